@@ -1,6 +1,6 @@
-// The code whose instructions benchmarks/counted.py counts under callgrind: the native calls for one
-// record of 64 bytes, as the Python binding makes them, and a change of a book. Collection is on
-// only inside `measured`.
+// The code whose instructions benchmarks/counted.py counts under callgrind: the native calls for
+// one record of 64 bytes, as the Python binding makes them, and a change of a book. Collection is
+// on only inside `measured`.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,6 @@
 // The limits of this machine, without Python and without Tapewire; compiled and run by
-// benchmarks/bare.py. Each mode prints its numbers in nanoseconds (or bytes per second), one per line.
+// benchmarks/bare.py. Each mode prints its numbers in nanoseconds (or bytes per second), one per
+// line.
 //
 //   pingpong line  CPU_A CPU_B BATCHES        one way of a cache line, mean of each batch
 //   pingpong futex CPU_A CPU_B COUNT GAP_US   from before FUTEX_WAKE to after FUTEX_WAIT, each

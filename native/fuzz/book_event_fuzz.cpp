@@ -1,5 +1,5 @@
-// A book event's payload: decoding gives an Error that names a field, or an event whose every level
-// can be read, and that written anew out of what was decoded is the same event.
+// The payload of a book event: decoding throws an Error that names a field, or returns an event
+// whose every level can be read and which, encoded again, decodes to the same event.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -17,7 +17,7 @@ namespace format = tapewire::format;
 namespace market = tapewire::market;
 using format::BookEventHeader;
 
-// Levels in a block of their own size: a read beyond them is AddressSanitizer's.
+// The levels are in a block of exactly their size: AddressSanitizer detects a read past them.
 std::int64_t read_levels(const std::byte* levels, std::uint32_t count) {
     std::uint64_t sum = 0;
     for (std::uint32_t i = 0; i < count; ++i) {
@@ -40,7 +40,7 @@ void check_meaning(const market::BookEvent& event) {
     }
 }
 
-// The same event out of our own encoder, decoded again.
+// Encodes the same event with our own encoder and decodes it again.
 void check_written_again(const market::BookEvent& event) {
     market::EventHead head;
     head.timestamp_ns = event.head.ingest_ts_ns;
@@ -89,7 +89,7 @@ void check_written_again(const market::BookEvent& event) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    // A copy that ends where the payload ends, and begins where no level is aligned.
+    // A copy that ends where the payload ends and starts where no level is aligned.
     const auto room = std::make_unique<std::byte[]>(size + 1);
     std::byte* payload = room.get() + 1;
     if (size != 0) std::memcpy(payload, data, size);
@@ -107,16 +107,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const market::BookEvent event = market::decode_book_event(record);
         REQUIRE(whole == (event.mode() == format::BookMode::l3 &&
                           event.type() == format::EventType::diff),
-                "an order's event is decoded both ways");
+                "the short decoder takes exactly the events of orders");
         REQUIRE(!whole || std::memcmp(&order.order, &event.order, sizeof order.order) == 0,
-                "and alike");
-        // Volatile: a sum that nobody wants would not be computed, nor a level read.
+                "both decoders give the same order");
+        // Volatile: the compiler would drop an unused sum and with it the reads of the levels.
         [[maybe_unused]] const volatile std::int64_t sums[] = {
             read_levels(event.bids, event.bid_count), read_levels(event.asks, event.ask_count)};
         check_meaning(event);
         check_written_again(event);
     } catch (const Error& error) {
-        REQUIRE(!whole, "refused one way alone");
+        REQUIRE(!whole, "refused by only one decoder");
         REQUIRE(error.code == Errc::corrupt_record || error.code == Errc::unsupported_version,
                 error.message);
         REQUIRE(error.message.find('=') != std::string::npos, error.message);
@@ -128,7 +128,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
                                                std::size_t max_size, unsigned int seed) {
     size = LLVMFuzzerMutate(data, size, max_size);
     if (seed % 4 == 0 || size < sizeof(BookEventHeader)) return size;
-    // Most inputs get past the header: what lies behind it is the harder part.
+    // Most inputs pass the header checks: the code after them is the harder part.
     BookEventHeader head;
     std::memcpy(&head, data, sizeof head);
     head.schema_version = static_cast<std::uint16_t>(2 + seed / 4 % 2);

@@ -1,9 +1,9 @@
-// A saved book, and then events: whatever the bytes are, a book that loads is right, is saved as it
-// was loaded, and stays right whatever follows.
+// A saved book, followed by events: whatever the bytes are, a book that loads is consistent, is
+// saved as it was loaded, and stays consistent whatever follows.
 //
 // An input is a byte of options, the length of the saved book (2 bytes), the book, and payloads of
-// events, each behind its length (2 bytes). The book's checksum is made right first, so that
-// mutants get past it.
+// events, each after its length (2 bytes). The checksum of the book is made valid first, so that
+// mutants pass the check.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -52,7 +52,7 @@ Book loaded(std::span<const std::byte> piece, Options options) {
         options.size_scale = saved.size_scale;
         Book book = Book::load(payload, options);
         require(book.consistent() && book.trusted());
-        // What rests at no price is written by id, in whatever order it was read.
+        // Orders that rest at no price are written by id, in whatever order they were read.
         std::vector<std::byte> once, twice;
         book.save(once);
         Book::load(once, options).save(twice);
@@ -93,7 +93,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
 }
 
-// The checksum is mended above: libFuzzer's own mutants will do.
+// The checksum is repaired above, so libFuzzer's own mutations are sufficient.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t max_size, unsigned int) {
     return LLVMFuzzerMutate(data, size, max_size);

@@ -1,5 +1,5 @@
-// control.meta: whatever it holds, it is refused by name, or the whole log is there to be read. Its
-// hints never decide whether a record exists.
+// control.meta: whatever it contains, it is refused with a typed error, or the complete log
+// can be read. Its hints never decide whether a record exists.
 #include <cstring>
 
 #include "fuzz_kit.hpp"
@@ -19,7 +19,7 @@ using tapewire::queue::Segment;
 
 constexpr std::uint64_t kSegmentBytes = 512;
 
-// Three segments, the last one open, written by the engine once and put down again for each input.
+// Three segments, the last one open, written once by the engine and restored for each input.
 const std::vector<std::string>& log_files() {
     static const std::vector<std::string> files = [] {
         const Layout layout = fresh_queue();
@@ -41,17 +41,17 @@ const std::vector<std::string>& log_files() {
 
 void check_fields(const Control& control, const std::string& bytes) {
     format::ControlBlock block;
-    REQUIRE(bytes.size() == sizeof block, "control.meta of another size was opened");
+    REQUIRE(bytes.size() == sizeof block, "a control.meta of another size was opened");
     std::memcpy(&block, bytes.data(), sizeof block);
     REQUIRE(block.magic == format::kControlMagic &&
                 (block.version == format::kControlVersion) == control.geometry().keyed() &&
                 block.init_state == format::kControlReady,
-            "control.meta of another kind was opened");
+            "an invalid control.meta was opened");
     REQUIRE(control.segment_bytes() == block.segment_size && block.segment_size >= 128 &&
                 block.segment_size <= format::kSegmentBytesMax && block.segment_size % 64 == 0,
             std::to_string(control.segment_bytes()));
     const auto at = control.position();
-    REQUIRE(at.has_value() == (block.segment_gen % 2 == 0), "a position under an odd generation");
+    REQUIRE(at.has_value() == (block.segment_gen % 2 == 0), "a position with an odd generation");
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         if (control.segment_bytes() != kSegmentBytes) {
             const std::optional<Tape> tape = read_all(layout);
             REQUIRE(!tape || (tape->stopped && tape->shown.empty()),
-                    "a segment of the wrong length was read");
+                    "a segment of an invalid length was read");
             return 0;
         }
         first_seq = control.first_seq();
@@ -78,12 +78,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         require_refusal(error);
         REQUIRE(
             get_file(layout.control()) == std::string(reinterpret_cast<const char*>(data), size),
-            "what was refused is left as it is");
+            "a refused file was changed");
         return 0;
     }
     const std::optional<Tape> tape = read_all(layout);
     REQUIRE(tape && tape->shown.size() == 7, "records are missing");
-    REQUIRE(!tape->gaps, "no number is missing between them");
+    REQUIRE(!tape->gaps, "sequence numbers are missing between the records");
     check_seeks(layout, *tape, first_seq, 1);
 
     Control control = Control::open(layout, true);
@@ -94,7 +94,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
 }
 
-// One field of the block, to a value near another one that matters.
+// Sets one field of the block to a value near another one that matters.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t max_size, unsigned int seed) {
     static_assert(sizeof(format::ControlBlock) == 512);

@@ -29,8 +29,8 @@ std::string place(Position at) {
 
 namespace {
 
-// Keeps the service threads alive between inputs: starting and joining them costs more than all
-// else.
+// Keeps the service threads alive between inputs: starting and joining them costs more than
+// everything else.
 class Resident final : public tapewire::Service::Client {
     std::int64_t run(std::int64_t) noexcept override { return tapewire::kWhenPoked; }
 };
@@ -42,14 +42,14 @@ struct Home {
     Home() {
         auto& services = tapewire::Services::get();
         for (auto* service : {&services.heartbeat, &services.seal, &services.index})
-            service->add(new Resident);  // as long as the process
+            service->add(new Resident);  // for the lifetime of the process
     }
 };
 
-void remove_files_in(const std::string& folder) {
-    for (const std::string& name : tapewire::list_directory(folder)) {
+void remove_files_in(const std::string& directory) {
+    for (const std::string& name : tapewire::list_directory(directory)) {
         if (name == "." || name == "..") continue;
-        const std::string path = folder + "/" + name;
+        const std::string path = directory + "/" + name;
         if (!tapewire::is_directory(path)) tapewire::remove_file(path);
     }
 }
@@ -58,7 +58,8 @@ bool before(Position a, Position b) {
     return a.segment != b.segment ? a.segment < b.segment : a.offset < b.offset;
 }
 
-// All that a reader may show: judged here by the portable checksums, on the bytes it points to.
+// Everything that a reader may show, checked here by the portable checksums on the bytes it points
+// to.
 Shown checked(const Reader& reader, const RecordView& record) {
     const tapewire::Mapping& map = **record.owner;
     const std::byte* const begin = map.data() + format::kSegmentDataOffset;
@@ -105,7 +106,8 @@ bool has_no_check(const std::string& segment, std::uint64_t at) {
     return header.commit_len != 0 && header.header_check == 0;
 }
 
-// A commit word that is 0: to whoever comes there by another way, the log ends at it.
+// Whether a commit word in the range is 0: to a reader that arrives by another path, the log ends
+// there.
 bool has_hole(const std::string& segment, std::uint64_t from, std::uint64_t to) {
     const auto* bytes = reinterpret_cast<const std::byte*>(segment.data());
     for (std::uint64_t at = from; at < to; at += format::kRecordAlign) {
@@ -114,9 +116,8 @@ bool has_hole(const std::string& segment, std::uint64_t from, std::uint64_t to) 
     return false;
 }
 
-// Of records that are not shown, because their payload is damaged: their numbers count all the
-// same.
-void note_right_headers(Tape& tape, const std::string& segment,
+// Counts the sequence numbers of records that are not shown because their payload is damaged.
+void note_valid_headers(Tape& tape, const std::string& segment,
                         const tapewire::queue::HeaderSeed& seed, std::uint64_t from,
                         std::uint64_t to) {
     using namespace tapewire::queue;
@@ -130,8 +131,8 @@ void note_right_headers(Tape& tape, const std::string& segment,
     }
 }
 
-// A reader at a damaged place says so each time, without moving, until it is told to skip. True
-// when the skip got it any further.
+// Checks that a reader at a damaged record throws each time, without moving, until the damage is
+// skipped. Returns whether the skip made progress.
 bool skip(Reader& reader, const Error& error, bool waiting) {
     const Position at = reader.position();
     if (!waiting) {
@@ -219,10 +220,10 @@ bool Tape::has(const Shown& record) const {
 
 Tape read_on(Reader& reader, std::uint64_t segments, std::size_t most) {
     Tape tape;
-    // Each turn passes a record of at least 64 bytes, a gap before one or a damaged place, or ends.
+    // Each turn passes a record of at least 64 bytes, a gap before one or damage, or ends.
     const std::uint64_t most_turns =
         (segments + 1) * (reader.segment_bytes() / format::kRecordAlign + 1) * 3;
-    std::optional<std::uint64_t> behind_gap;
+    std::optional<std::uint64_t> after_gap;
     Position last = reader.position();
     bool waiting = false;
     for (std::uint64_t turns = 0; tape.shown.size() < most; ++turns) {
@@ -238,20 +239,20 @@ Tape read_on(Reader& reader, std::uint64_t segments, std::size_t most) {
             tape.shown.push_back(checked(reader, record));
             const Shown& shown = tape.shown.back();
             REQUIRE(!before(shown.at, last), place(shown.at));
-            REQUIRE(!behind_gap || shown.seq == *behind_gap, place(shown.at));
-            behind_gap.reset();
+            REQUIRE(!after_gap || shown.seq == *after_gap, place(shown.at));
+            after_gap.reset();
             tape.note_number(shown.seq);
             last = reader.position();
             REQUIRE(last.segment == shown.at.segment && shown.at.offset < last.offset, place(last));
         } catch (const Error& error) {
             if (error.code == Errc::gap_detected) {
-                REQUIRE(!behind_gap, "a gap is told once");
+                REQUIRE(!after_gap, "a gap is reported more than once");
                 REQUIRE(error.numbers[0] <= error.numbers[1], error.message);
-                behind_gap = error.numbers[1] + 1;
+                after_gap = error.numbers[1] + 1;
                 tape.gaps = true;
                 continue;
             }
-            behind_gap.reset();
+            after_gap.reset();
             if (is_damage(error.code) && error.offset >= 64) {
                 tape.damaged = true;
                 const std::string segment = get_file(error.path);
@@ -263,7 +264,7 @@ Tape read_on(Reader& reader, std::uint64_t segments, std::size_t most) {
                 const bool inside = skipped && reader.position().segment == damaged.segment;
                 const tapewire::queue::HeaderSeed seed(reader.geometry().key,
                                                        static_cast<std::uint32_t>(damaged.segment));
-                note_right_headers(tape, segment, seed, from,
+                note_valid_headers(tape, segment, seed, from,
                                    inside ? reader.position().offset : segment.size());
                 if (!skipped) break;
                 tape.hole_skipped =

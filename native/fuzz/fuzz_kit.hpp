@@ -1,6 +1,6 @@
-// What the fuzz targets share: claims that end the process when they do not hold, a folder for the
-// files of one input, and reading a queue to its end while checking all that can be checked of each
-// record.
+// What the fuzz targets share: claims that end the process when they do not hold, a directory for
+// the files of one input, and reading a queue to its end while checking everything about each
+// record that can be checked.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ using tapewire::Error;
 using tapewire::RecordView;
 using tapewire::queue::Position;
 
-// Ends the process with the text: for libFuzzer a crash, with the input kept.
+// Ends the process with the text: for libFuzzer a crash, which keeps the input.
 [[noreturn]] void broken(const char* claim, const char* file, int line, const std::string& detail);
 
 #define REQUIRE(claim, detail)                                                         \
@@ -32,17 +32,17 @@ using tapewire::queue::Position;
         if (!(claim)) ::fuzz::broken(#claim, __FILE__, __LINE__, std::string(detail)); \
     } while (false)
 
-// An empty folder for one input, always at the same path, in memory where there is such a place.
+// An empty directory for one input, always at the same path, in memory if possible.
 Layout fresh_queue();
 
 void put_file(const std::string& path, const void* bytes, std::size_t n);
 std::string get_file(const std::string& path);
 
-// control.meta of a queue that is ready, its hints as given.
+// Writes the control.meta of a queue that is ready, with the given hints.
 void put_control(const Layout& layout, const tapewire::queue::Geometry& geometry,
                  std::uint32_t current_segment = 0, std::uint64_t write_offset = 64);
 
-// The same in every run, so that inputs can be repeated.
+// The same in every run, so that inputs are reproducible.
 inline constexpr std::uint64_t kKey = 0x5eed0f7a9e3179e5;
 
 struct Shown {
@@ -61,23 +61,24 @@ struct Shown {
     }
 };
 
-// What a reader showed, from where it stood to the end, damage skipped.
+// What a reader showed, from its position to the end, skipping damage.
 struct Tape {
     std::vector<Shown> shown;
-    std::vector<std::uint64_t> numbers;  // of those, and of damaged records whose header is right
+    std::vector<std::uint64_t> numbers;  // of these, and of damaged records with a valid header
     bool damaged = false;                // some record was refused
-    bool gaps = false;                   // numbers were missing
+    bool gaps = false;                   // sequence numbers were missing
     bool stopped = false;  // by an error that cannot be skipped: a segment is gone or is not one
     Position end;          // where reading ended
-    // What no claim is made about. A refused header without a check of its own may say anything. An
-    // uncommitted word inside of what was skipped is the log's end to everybody who comes by
-    // another way. Behind the highest numbers there is no next one.
+    // What no claim covers. A refused header without a check of its own may contain anything. An
+    // uncommitted word inside a skipped range is the end of the log to a reader that arrives by
+    // another path. After the highest sequence numbers there is no next one.
     bool unchecked_damage = false;
     bool hole_skipped = false;
     bool last_numbers = false;
 
     bool has(const Shown& record) const;
-    // Where numbers fall, it depends on where one begins which of the records are the log's.
+    // If sequence numbers decrease, which records belong to the log depends on where a reader
+    // starts.
     bool numbers_rise() const;
     void note_number(std::uint64_t seq) {
         numbers.push_back(seq);
@@ -87,20 +88,20 @@ struct Tape {
 
 ReaderOptions anonymous();
 std::string place(Position at);
-// `most`: how many records; `segments`: how many there are, so that an endless reading is seen.
+// `most`: how many records; `segments`: how many there are, to detect a read that never ends.
 constexpr std::size_t kAll = ~std::size_t{0};
 Tape read_on(Reader& reader, std::uint64_t segments, std::size_t most = kAll);
-// From the start; empty when the queue cannot be opened.
+// Reads from the start; empty if the queue cannot be opened.
 std::optional<Tape> read_all(const Layout& layout);
 
-// Every seek ends where a linear reading of the whole queue says it must; where that reading met
-// damage, never behind a record that it showed. `seq` and `ns` are looked for beside what the tape
-// holds.
+// Checks that every seek ends where a linear read of the complete queue says it must; if that read
+// met damage, never past a record that it showed. `seq` and `ns` are sought in addition to the
+// values of the log.
 void check_seeks(const Layout& layout, const Tape& tape, std::uint64_t seq, std::uint64_t ns);
-// The same, by number alone: a seek index may lie about times with checksums that are right.
+// The same, by sequence number only: a seek index may have false times and valid checksums.
 void check_seeks_by_number(const Layout& layout, const Tape& tape, std::uint64_t seq);
 
-// Codes with which opening a reader or a writer may refuse what is on disk.
+// Requires a code with which opening a reader or a writer may refuse what is on disk.
 void require_refusal(const Error& error);
 
 }  // namespace fuzz

@@ -1,7 +1,6 @@
-// AddressSanitizer knows nothing of mapped files: a read behind a segment would hit the zeros that
-// fill its last page, or whatever is mapped next, and go unseen. In a fuzz target every file is
-// therefore mapped between two pages that nobody may touch, and the rest of its last page is
-// poisoned.
+// AddressSanitizer does not know mapped files: a read past a segment would hit the zeros that fill
+// its last page, or whatever is mapped next, and stay undetected. In a fuzz target every file is
+// therefore mapped between two inaccessible pages, and the rest of its last page is poisoned.
 #include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -15,7 +14,7 @@
 
 namespace {
 
-constexpr std::size_t kPage = 65536;  // no system has larger ones that matters here
+constexpr std::size_t kPage = 65536;  // no relevant system has larger ones
 
 constexpr std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
 
@@ -35,10 +34,10 @@ Guarded& guarded() {
 
 }  // namespace
 
-// Where memory was allocated is never asked here, and recording it takes a tenth of the time.
+// Where memory was allocated is not needed here, and recording it takes a tenth of the time.
 extern "C" const char* __asan_default_options() { return "malloc_context_size=2"; }
 
-// The library's calls come here, and so past ASan's own wrappers, which only check arguments.
+// The library's calls come here and bypass ASan's own wrappers, which only check arguments.
 extern "C" void* mmap(void* at, std::size_t bytes, int protection, int flags, int fd,
                       off_t offset) noexcept {
     if (fd < 0 || (flags & MAP_FIXED) != 0)
@@ -54,7 +53,8 @@ extern "C" void* mmap(void* at, std::size_t bytes, int protection, int flags, in
         errno = why;
         return MAP_FAILED;
     }
-    // Poison counts in words of 8 bytes; every file here that is mapped is a multiple of that.
+    // Memory is poisoned in words of 8 bytes; the size of every file mapped here is a multiple of
+    // that.
     __asan_poison_memory_region(begin + bytes, room - bytes);
     const std::lock_guard lock(guarded().mutex);
     guarded().bytes[begin] = bytes;

@@ -1,5 +1,5 @@
-// How a queue image is mutated. Bytes changed at random fail a checksum and reach nothing behind
-// it; these steps know what a record is.
+// How a queue image is mutated. Random changes of bytes fail a checksum and reach nothing past it;
+// these steps know the format of a record.
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -37,7 +37,7 @@ bool fits(const Bytes& segment, std::uint64_t at, const format::RecordHeader& he
            format::record_bytes(header.commit_len - 1) <= segment.size() - at;
 }
 
-// Stores `header` with checksums that are right for it and for the payload behind it.
+// Stores `header` with valid checksums for it and for the payload after it.
 void seal_record(Bytes& segment, const HeaderSeed& seed, std::uint64_t at,
                  format::RecordHeader header, bool foreign) {
     if (fits(segment, at, header)) {
@@ -49,7 +49,7 @@ void seal_record(Bytes& segment, const HeaderSeed& seed, std::uint64_t at,
     std::memcpy(segment.data() + at, &header, sizeof header);
 }
 
-// Where records begin, as far as lengths can be followed, and behind the last of them.
+// The offsets of the records, as far as lengths can be followed, and the end of the last of them.
 std::vector<std::uint64_t> places(const Bytes& segment) {
     std::vector<std::uint64_t> found;
     std::uint64_t at = kSegmentDataOffset;
@@ -70,7 +70,7 @@ void make_segment_right(Bytes& segment, const Geometry& geometry, std::uint32_t 
     const format::SegmentHeader before = header;
     header = tapewire::queue::new_segment_header(geometry, id, false);
     header.flags = flags;
-    if (geometry.keyed()) {  // what the end says stays, and so does its check
+    if (geometry.keyed()) {  // the recorded end stays, and so does its check
         header.end_offset = before.end_offset;
         header.end_seq = before.end_seq;
         header.end_check = before.end_check;
@@ -127,7 +127,7 @@ void record_end(Bytes& segment, const HeaderSeed& seed, std::uint64_t offset, st
     std::memcpy(segment.data(), &edited, sizeof edited);
 }
 
-// To another place: inside a payload, or where there is no record.
+// Copies a record elsewhere: into a payload, or to where there is no record.
 void copy_record(Bytes& segment, std::uint64_t from, std::uint64_t to) {
     const format::RecordHeader header = header_of(segment, from);
     if (!fits(segment, from, header)) return;
@@ -138,7 +138,7 @@ void copy_record(Bytes& segment, std::uint64_t from, std::uint64_t to) {
 
 }  // namespace
 
-void QueueImage::make_checks_right() {
+void QueueImage::make_checks_valid() {
     for (std::uint32_t id = 0; id < segments.size(); ++id)
         make_segment_right(segments[id], geometry(), id);
     head.checkpoint.crc = tapewire::crc32(&head.checkpoint, format::kTailCheckpointCheckedBytes);
@@ -188,7 +188,7 @@ void QueueImage::mutate(std::uint32_t random_seed) {
             edit_field(random, step, header);
             seal_record(segment, seed, at, header, step == 7 ? !foreign : foreign);
             break;
-        case 11:  // a checkpoint at some record, right or without a checksum
+        case 11:  // a checkpoint at some record, valid or without a checksum
             head.checkpoint.segment_id = id;
             head.checkpoint.offset = at;
             head.checkpoint.crc =
@@ -199,7 +199,7 @@ void QueueImage::mutate(std::uint32_t random_seed) {
             head.seek_seq = header.seq + below(random, 3) - 1;
             head.seek_ns = header.timestamp_ns + below(random, 3) - 1;
             break;
-        case 13: {  // an end as a writer records it, true or not
+        case 13: {  // an end as a writer records it, correct or not
             const std::uint64_t end = below(random, 2) == 0 ? at : anywhere;
             const std::uint64_t seq = header.seq + below(random, 3);
             if (geometry().keyed()) record_end(segment, seed, end, seq);
@@ -222,7 +222,7 @@ std::size_t mutate_image(std::uint8_t* data, std::size_t size, std::size_t max_s
     QueueImage image({data, size});
     for (std::uint64_t steps = 1 + below(random, 3); steps > 0; --steps)
         image.mutate(static_cast<std::uint32_t>(random()));
-    if (below(random, 2) == 0) image.make_checks_right();
+    if (below(random, 2) == 0) image.make_checks_valid();
     const std::vector<std::uint8_t> bytes = image.bytes();
     const std::size_t n = std::min(bytes.size(), max_size);
     if (n != 0) std::memcpy(data, bytes.data(), n);

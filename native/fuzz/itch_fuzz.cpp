@@ -1,5 +1,5 @@
-// ITCH: whatever the bytes are, every message is counted once, as good or bad; cut into two pieces
-// anywhere they give the same events; and a file without its lengths gives what it gives with them.
+// ITCH: whatever the bytes are, every message is counted once, as good or bad; the file split into
+// two pieces anywhere gives the same events; and so does the file without its length fields.
 #include <cstring>
 
 #include "fuzz_kit.hpp"
@@ -23,7 +23,7 @@ struct Decoded {
     }
 };
 
-// As the importer does it: what is not whole is given again with what follows.
+// As the importer does it: incomplete messages are passed again with the bytes that follow.
 void decode(ItchDecoder& decoder, std::vector<std::byte>& waiting, bool last, Decoded& into) {
     while (!waiting.empty() && !into.refused) {
         std::size_t used = 0;
@@ -38,11 +38,11 @@ void decode(ItchDecoder& decoder, std::vector<std::byte>& waiting, bool last, De
         for (const ItchEvent& event : decoder.events()) {
             REQUIRE(event.number <= decoder.messages() && event.side <= 2 && event.l3_type <= 4,
                     "");
-            REQUIRE(!decoder.stock(event.locate).empty(), "an event of no stock");
+            REQUIRE(!decoder.stock(event.locate).empty(), "an event without a stock");
             into.events.push_back(event);
         }
         for (const ItchBad& bad : decoder.bad()) {
-            REQUIRE(bad.offset + bad.length <= waiting.size(), "outside");
+            REQUIRE(bad.offset + bad.length <= waiting.size(), "a bad message outside the bytes");
             into.bad.push_back(bad.number);
         }
         waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(used));
@@ -70,14 +70,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     decode(two, waiting, false, pieces);
     waiting.insert(waiting.end(), first + cut, first + n);
     decode(two, waiting, true, pieces);
-    REQUIRE(whole == pieces, "a cut changes the events");
+    REQUIRE(whole == pieces, "splitting the bytes changes the events");
 
     if (lengths == ItchLengths::prefix && !whole.refused && whole.bad.empty()) {
         Decoded by_type;
         ItchDecoder three(ItchLengths::type);
         waiting.assign(first, first + n);
         decode(three, waiting, true, by_type);
-        REQUIRE(whole == by_type, "right lengths say what types say");
+        REQUIRE(whole == by_type, "lengths and types give different events");
     }
     return 0;
 }

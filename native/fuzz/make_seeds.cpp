@@ -1,6 +1,6 @@
-// Usage: make_seeds FOLDER [SEGMENT...] Writes first inputs into FOLDER/<target>/, from queues that
-// the engine itself writes, and from the beginning of each given segment file of a queue written
-// elsewhere.
+// Usage: make_seeds DIRECTORY [SEGMENT...] Writes first inputs into DIRECTORY/<target>/, from
+// queues that the engine itself writes, and from the beginning of each given segment file of a
+// queue written elsewhere.
 #include <cstdio>
 #include <filesystem>
 
@@ -18,11 +18,11 @@ namespace fs = std::filesystem;
 namespace format = tapewire::format;
 using tapewire::queue::Segment;
 
-std::string folder;
+std::string directory;
 
 void save(const std::string& target, const std::string& name, const void* bytes, std::size_t n) {
-    fs::create_directories(folder + "/" + target);
-    put_file(folder + "/" + target + "/" + name, bytes, n);
+    fs::create_directories(directory + "/" + target);
+    put_file(directory + "/" + target + "/" + name, bytes, n);
 }
 
 void save_image(const std::string& name, const QueueImage& image) {
@@ -40,7 +40,8 @@ struct Plan {
     bool keyed = false;
 };
 
-// A queue as a writer leaves it: smaller segments than a new one may have, so made by hand.
+// A queue as a writer leaves it. Its segments are smaller than a new queue may have, so it is made
+// by hand.
 Layout written(const Plan& plan) {
     const Layout layout = fresh_queue();
     const tapewire::queue::Geometry geometry{plan.segment_bytes, plan.first_seq,
@@ -55,7 +56,7 @@ Layout written(const Plan& plan) {
     Writer writer(layout.root, options);
     for (int i = 0; i < plan.records; ++i) {
         const std::string payload(static_cast<std::size_t>(i * 17 % 90), 'p');
-        // Times that fall now and then: a seek goes by the highest so far.
+        // Times that sometimes decrease: a seek uses the highest so far.
         kit::append(writer, payload, static_cast<std::uint64_t>(100 + 10 * i - (i % 3) * 15));
     }
     return layout;
@@ -181,10 +182,10 @@ void from_elsewhere(const std::string& path) {
 
 int main(int argc, char** argv) {
     if (argc < 2) {
-        std::fprintf(stderr, "usage: make_seeds FOLDER [SEGMENT...]\n");
+        std::fprintf(stderr, "usage: make_seeds DIRECTORY [SEGMENT...]\n");
         return 2;
     }
-    folder = argv[1];
+    directory = argv[1];
     whole_queues();
     small_files();
     book_events();

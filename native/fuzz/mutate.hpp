@@ -1,5 +1,5 @@
-// libFuzzer's own mutation, called by the custom ones. In a build without libFuzzer replay_main.cpp
-// has a plain one of the same name.
+// libFuzzer's own mutation, called by the custom mutators. In a build without libFuzzer,
+// replay_main.cpp has a plain one of the same name.
 #pragma once
 
 #include <cstddef>

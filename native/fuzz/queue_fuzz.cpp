@@ -1,15 +1,15 @@
-// A whole queue as a user meets it: a reader, then a writer that recovers and appends, then readers
-// again, one of them with a name.
+// A complete queue as a user reads it: a reader, then a writer that recovers and appends, then
+// readers again, one of them named.
 #include "queue_image.hpp"
 
 namespace {
 
 using namespace fuzz;
 
-// Numbers of what was appended; empty when the writer refuses the queue.
+// The sequence numbers of the appended records; empty if the writer refuses the queue.
 std::vector<std::uint64_t> append_some(const Layout& layout) {
     WriterOptions options;
-    options.preallocate = false;  // the next segment by the appending thread: runs can be repeated
+    options.preallocate = false;  // the appending thread makes the next segment: reproducible
     options.index_stride = 2;
     std::vector<std::uint64_t> numbers;
     try {
@@ -22,7 +22,7 @@ std::vector<std::uint64_t> append_some(const Layout& layout) {
         writer.flush_sync();
         writer.close();
     } catch (const Error& error) {
-        // After the highest number of all there is none to give.
+        // After the highest sequence number there is no next one.
         if (error.code != Errc::sequence_not_rising) require_refusal(error);
     }
     return numbers;
@@ -38,7 +38,7 @@ void check_resuming(const Layout& layout, const Tape& tape) {
         reader.register_position();
         for (std::size_t i = 0; i < half;) {
             try {
-                REQUIRE(reader.next(record), "shown before");
+                REQUIRE(reader.next(record), "a record shown before is missing");
                 ++i;
             } catch (const Error& error) {
                 REQUIRE(error.code == Errc::gap_detected, error.message);
@@ -47,7 +47,7 @@ void check_resuming(const Layout& layout, const Tape& tape) {
         reader.commit();
     }
     Reader reader(layout.root, options);
-    REQUIRE(reader.resume_committed(), "committed before");
+    REQUIRE(reader.resume_committed(), "the committed position is lost");
     const Tape rest = read_on(reader, layout.segments().size());
     REQUIRE(rest.shown.size() == tape.shown.size() - half, std::to_string(rest.shown.size()));
     REQUIRE(rest.shown.front().same_record(tape.shown[half]), place(rest.shown.front().at));
@@ -66,13 +66,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::optional<Tape> after = read_all(layout);
     if (!after || after->stopped) return 0;  // an older segment is gone or is not one
     if (after->last_numbers) return 0;
-    // What recovery fences off may hold numbers that fall: then `after` does not show it.
+    // What recovery fences off may contain decreasing sequence numbers, which `after` does not
+    // show.
     const bool rise = before && before->numbers_rise() && after->numbers_rise();
     if (before && !before->last_numbers && (rise || !before->damaged)) {
         for (const Shown& record : before->shown)
-            REQUIRE(after->has(record), place(record.at) + " is not shown any more");
+            REQUIRE(after->has(record), place(record.at) + " is no longer shown");
     }
-    REQUIRE(after->shown.size() >= appended.size(), "what was appended is not shown");
+    REQUIRE(after->shown.size() >= appended.size(), "appended records are not shown");
     for (std::size_t i = 0; i < appended.size(); ++i) {
         const Shown& record = after->shown[after->shown.size() - appended.size() + i];
         REQUIRE(record.seq == appended[i], place(record.at));

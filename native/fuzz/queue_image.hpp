@@ -1,5 +1,6 @@
-// A small queue in one run of bytes, the input of the targets that read whole queues: a head, then
-// up to four segment files one behind the other, raw. Whatever is missing at the end is zero.
+// A small queue as one sequence of bytes, the input of the targets that read complete queues: a
+// head, then up to four raw segment files, one after the other. Whatever is missing at the end is
+// zero.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +24,14 @@ static_assert(sizeof(Checkpoint) == tapewire::format::kTailCheckpointShortBytes)
 
 struct ImageHead {
     std::uint8_t units;             // segment_bytes = 64 * (2 + units % 62)
-    std::uint8_t segments;          // how many, less one, modulo 4
+    std::uint8_t segments;          // the number of segments minus 1, modulo 4
     std::uint8_t missing;           // bit i: segment i has no file; kKeyed
     std::uint8_t checkpoint_bytes;  // length of index.meta, modulo 25; 0 = no file
     std::uint32_t current_segment;  // control.meta's hints
     std::uint64_t write_offset;
     std::uint64_t first_seq;
     Checkpoint checkpoint;
-    std::uint64_t seek_seq;  // where else to seek
+    std::uint64_t seek_seq;  // sought in addition
     std::uint64_t seek_ns;
 };
 static_assert(sizeof(ImageHead) == 64);
@@ -51,16 +52,16 @@ class QueueImage {
     std::size_t segment_count() const { return 1 + head.segments % 4u; }
 
     void write_to(const Layout& layout) const;
-    // Back to bytes, zeros at the end left out.
+    // Serializes the image, without the zeros at its end.
     std::vector<std::uint8_t> bytes() const;
 
-    // One random step that keeps or makes checksums right, so that what lies behind them is
-    // reached.
+    // One random step that keeps checksums valid or makes them so, so that the code after the
+    // checks is reached.
     void mutate(std::uint32_t random);
-    void make_checks_right();
+    void make_checks_valid();
 };
 
-// LLVMFuzzerCustomMutator of such an input.
+// The LLVMFuzzerCustomMutator of such an input.
 std::size_t mutate_image(std::uint8_t* data, std::size_t size, std::size_t max_size, unsigned seed);
 
 }  // namespace fuzz

@@ -1,5 +1,5 @@
-// readers/NAME.meta: of two slots the right one with the higher generation counts; a store always
-// makes the other slot the one that counts, whatever was there before.
+// readers/NAME.meta: of the two slots, the valid one with the higher generation counts; a store
+// always makes the other slot the one that counts, whatever was there before.
 #include <algorithm>
 #include <cstring>
 
@@ -39,7 +39,7 @@ void put_log(const Layout& layout) {
     put_file(layout.segment(1), files[2].data(), files[2].size());
 }
 
-// By the words of the format, with the portable checksum.
+// As the format specifies, with the portable checksum.
 std::optional<format::ReaderMetaSlot> counting_slot(const std::uint8_t* data, std::size_t size) {
     format::ReaderMeta meta{};
     if (size != 0) std::memcpy(&meta, data, std::min(size, sizeof meta));
@@ -63,7 +63,7 @@ void check_state(const std::string& path, const std::optional<format::ReaderMeta
     if (!slot) return;
     REQUIRE(same(state->position, {slot->segment_id, slot->offset}), place(state->position));
     REQUIRE(state->heartbeat_ns == slot->last_heartbeat_ns && !state->damaged, path);
-    REQUIRE(state->pinned == (slot->flags != 0), "a flag that is not 0 pins");
+    REQUIRE(state->pinned == (slot->flags != 0), "pinned differs from flags != 0");
 }
 
 }  // namespace
@@ -82,12 +82,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Reader reader(layout.root, options);
     try {
         const bool resumed = reader.resume_committed();
-        REQUIRE(resumed == slot.has_value(), "resumed without a place, or not from one");
+        REQUIRE(resumed == slot.has_value(),
+                "resumed without a committed position, or not from it");
         if (resumed) {
             const Position at = reader.position();
             REQUIRE(at.segment < slot->segment_id ||
                         (at.segment == slot->segment_id && at.offset <= slot->offset),
-                    place(at) + " lies behind what was committed");
+                    place(at) + " is past the committed position");
             REQUIRE(at.offset >= 64 && at.offset % 64 == 0 && at.offset <= kSegmentBytes,
                     place(at));
         }
@@ -98,16 +99,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
     reader.seek_start();
     RecordView record;
-    REQUIRE(reader.next(record), "the log itself is whole");
+    REQUIRE(reader.next(record), "the log has no next record");
     reader.register_position();
     reader.commit();
     const Position at = reader.position();
     REQUIRE(get_file(path).size() == format::kReaderMetaBytes, path);
     const std::optional<ReaderState> stored = read_reader_state(path);
     REQUIRE(stored && same(stored->position, at) && !stored->damaged, place(stored->position));
-    REQUIRE(stored->pinned == options.pinned, "pinned as asked for");
+    REQUIRE(stored->pinned == options.pinned, "pinned differs from the option");
     REQUIRE(!slot || stored->generation > slot->generation || size > format::kReaderMetaBytes,
-            "generations rise");
+            "the generation did not rise");
     reader.close(false);
     Reader again(layout.root, options);
     REQUIRE(again.resume_committed() && same(again.position(), at), place(again.position()));

@@ -1,8 +1,8 @@
-// Runs a fuzz target over files, without libFuzzer: how a corpus is replayed by `make test`, and
-// how a single input is looked at in a debugger. Each file is run as it is, then as a few mutants
-// of it, the same ones every time.
+// Runs a fuzz target over files, without libFuzzer: `make test` replays a corpus with it, and a
+// single input can be examined in a debugger. Each file is run unchanged, then as a few mutants of
+// it, the same ones every time.
 //
-//     segment_replay [-mutants=N] FILE-OR-FOLDER...
+//     segment_replay [-mutants=N] FILE-OR-DIRECTORY...
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -26,7 +26,7 @@ std::minstd_rand random_source;
 constexpr std::size_t kMostBytes = 4096;
 }  // namespace
 
-// A byte changed, put in or taken out; no coverage guides it.
+// Changes, inserts or removes a byte; no coverage guides it.
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size,
                                         std::size_t max_size) {
     const std::size_t at = size == 0 ? 0 : random_source() % size;
@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
         }
         const std::vector<char> read{std::istreambuf_iterator<char>(file), {}};
         const std::vector<std::uint8_t> input(read.begin(), read.end());
-        std::fprintf(stderr, "%s\n", path.c_str());  // the last line names what a crash came from
+        std::fprintf(stderr, "%s\n", path.c_str());  // the last line names the input of a crash
         LLVMFuzzerTestOneInput(input.data(), input.size());
         ++runs;
         for (unsigned seed = 1; seed <= mutants; ++seed, ++runs) {
@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
             std::copy(input.begin(), input.end(), mutant.begin());
             mutant.resize(
                 LLVMFuzzerCustomMutator(mutant.data(), input.size(), mutant.size(), seed));
-            mutant.shrink_to_fit();  // so that reading behind its end is seen
+            mutant.shrink_to_fit();  // so that a read past its end is detected
             LLVMFuzzerTestOneInput(mutant.data(), mutant.size());
         }
     }

@@ -1,4 +1,4 @@
-// Seeking compared with a linear reading of the same queue.
+// Compares seeks with a linear read of the same queue.
 #include <algorithm>
 
 #include "fuzz_kit.hpp"
@@ -17,7 +17,7 @@ bool reached_the_last(const Layout& layout, const Tape& tape) {
     return !tape.stopped && tape.end.segment == layout.segments().back();
 }
 
-// Nothing lies behind the place where reading ended: no segment, no byte.
+// Whether nothing follows the place where reading ended: no segment, no byte.
 bool ends_clean(const Layout& layout, const Reader& reader, const Tape& tape) {
     if (!reached_the_last(layout, tape)) return false;
     const auto segment = tapewire::queue::Segment::open(
@@ -81,7 +81,7 @@ class SeekCheck {
             require_refusal(error);
             const Position now = reader_.position();
             REQUIRE(now.segment == at.segment && now.offset == at.offset, what + ": " + place(now));
-            // A queue that can be read from its start to its end can be sought in.
+            // If a queue can be read from its start to its end, every seek in it succeeds.
             REQUIRE(!exact_, what + ": " + error.message);
             return;
         }
@@ -90,10 +90,10 @@ class SeekCheck {
             REQUIRE(found == (wanted != tape_.shown.end()), what);
             REQUIRE(rest.shown.empty() == (wanted == tape_.shown.end()), what);
             REQUIRE(rest.shown.empty() || rest.shown.front().same_record(*wanted),
-                    what + ": stands at " + place(rest.shown.front().at) + " instead of " +
+                    what + ": found " + place(rest.shown.front().at) + " instead of " +
                         place(wanted->at));
         } else if (comparable_ && must_be_shown) {
-            REQUIRE(rest.has(*wanted), what + ": " + place(wanted->at) + " is passed over");
+            REQUIRE(rest.has(*wanted), what + ": " + place(wanted->at) + " is skipped");
         }
     }
 
@@ -101,8 +101,8 @@ class SeekCheck {
     std::uint64_t segments_;
     Reader reader_;
     bool exact_;
-    // Numbers name one place each: they rise, and nobody has begun them anew where reading did not
-    // come.
+    // Each sequence number names one place: the numbers rise, and no writer restarted them in a
+    // part that was not read.
     bool comparable_;
 };
 

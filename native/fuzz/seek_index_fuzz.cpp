@@ -1,5 +1,5 @@
-// NNNNNNNNN.idx: an index helps a seek or is passed over; it never changes where a seek ends. A
-// recovery that goes on from one finds the same end as a recovery without.
+// NNNNNNNNN.idx: an index helps a seek or is ignored; it never changes where a seek ends. A
+// recovery that continues from one finds the same end as a recovery without.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Log {
     Tape tape;
 };
 
-// Two segments of records of 64 and 128 bytes, with times that fall now and then; the second is
+// Two segments of records of 64 and 128 bytes, with times that sometimes decrease; the second is
 // open.
 const Log& log() {
     static const Log made = [] {
@@ -58,7 +58,8 @@ const Log& log() {
 
 std::uint64_t ns(const Shown& record) { return static_cast<std::uint64_t>(record.timestamp_ns); }
 
-// Does it say the truth about times? With right checksums it may say anything, and is believed.
+// Whether its times are correct. If its checksums are valid it may contain any times, and is
+// trusted.
 bool is_truthful(const LoadedIndex& index, std::uint32_t id) {
     std::uint64_t highest = 0;
     std::size_t known = 0;
@@ -82,10 +83,10 @@ void check_loaded(const LoadedIndex& index) {
         REQUIRE(entry.offset + 64 <= kSegmentBytes, std::to_string(entry.offset));
         last = entry.offset;
     }
-    REQUIRE(index.stride != 0, "a stride of nothing");
+    REQUIRE(index.stride != 0, "a stride of 0");
 }
 
-// The checkpoint says that all is synced, so the scan begins at the index's last right entry.
+// The checkpoint covers everything, so the scan begins at the last valid entry of the index.
 void check_recovery(const Layout& layout, bool truthful) {
     const Position end = log().tape.end;
     {
@@ -102,7 +103,7 @@ void check_recovery(const Layout& layout, bool truthful) {
     tail.index->write(layout, true);
     const auto rewritten = load_index(layout, *tail.segment);
     REQUIRE(!truthful || (rewritten && rewritten->complete && rewritten->running_max),
-            "its own index is right");
+            "the rewritten index is incomplete");
 }
 
 }  // namespace
@@ -147,7 +148,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
     const std::size_t room = size - sizeof header;
     header.entry_count = std::min<std::size_t>(room / sizeof(format::SeekIndexEntry), 15);
     if (seed / 16384 % 4 != 0 && header.entry_count != 0) {
-        // An entry that is right in number and place; its time is left as it is.
+        // An entry with a valid sequence number and offset; its time is left unchanged.
         const auto& shown = log().tape.shown;
         const Shown& record = shown[seed / 65536 % shown.size()];
         format::SeekIndexEntry entry;
@@ -156,7 +157,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
         std::memcpy(&entry, at, sizeof entry);
         entry.seq = record.seq;
         entry.offset = record.at.offset;
-        // Now and then in a place of its own, up to the segment's end and behind it.
+        // Sometimes with any offset, up to the end of the segment and past it.
         if (seed / 1048576 % 4 == 0) entry.offset = 64 * (seed / 4194304 % 18);
         std::memcpy(at, &entry, sizeof entry);
         header.segment_id = record.at.segment;

@@ -1,5 +1,4 @@
-// Segments, records and the tail checkpoint: reading, seeking and recovery of whatever lies on
-// disk.
+// Segments, records and the tail checkpoint: reading, seeking and recovery of whatever is on disk.
 #include <map>
 
 #include "queue_image.hpp"
@@ -47,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
     const std::optional<RecoveredTail> first = recovered(layout);
     if (!first) return 0;
-    REQUIRE(first->segment.has_value(), "a recovered log has a segment to append to");
+    REQUIRE(first->segment.has_value(), "a recovered log has no segment to append to");
     const auto files = segment_files(layout);
     for (const auto& [id, bytes] : files)
         REQUIRE(bytes.size() == image.segment_bytes(), layout.segment(id));
@@ -62,9 +61,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     if (after) check_seeks(layout, *after, image.head.seek_seq, image.head.seek_ns);
 
-    // Recovery leaves nothing to do.
+    // A second recovery changes nothing.
     const std::optional<RecoveredTail> second = recovered(layout);
-    REQUIRE(second.has_value(), "what was recovered can be recovered");
+    REQUIRE(second.has_value(), "the recovered log cannot be recovered again");
     REQUIRE(segment_files(layout) == files, lines(*second));
     REQUIRE(second->segment->id() == first->segment->id() && second->offset == first->offset,
             place({second->segment->id(), second->offset}) + " instead of " +

@@ -1,5 +1,6 @@
-// Text tables: whatever the bytes are, every line is a row or a bad row, once; cut into two pieces
-// anywhere they give the same rows; and levels grouped from them are events that can be read back.
+// Text tables: whatever the bytes are, every line is reported once, as a row or a bad row; the text
+// split into two pieces anywhere gives the same rows; and levels grouped from them are events that
+// can be read back.
 #include <algorithm>
 #include <string_view>
 
@@ -28,7 +29,7 @@ RowParser make_parser() {
 }
 
 struct Parsed {
-    std::vector<std::vector<std::int64_t>> rows;  // without where they stood in their piece
+    std::vector<std::vector<std::int64_t>> rows;  // without their offsets in the piece
     std::vector<std::uint64_t> bad;
 };
 
@@ -36,22 +37,24 @@ void parse(RowParser& parser, std::string_view bytes, bool last, bool pairs, Par
            std::size_t& used) {
     const std::uint64_t before = parser.line();
     used = pairs ? parser.parse_pairs(bytes, last) : parser.parse_csv(bytes, last);
-    REQUIRE(used <= bytes.size(), "more was read than there is");
+    REQUIRE(used <= bytes.size(), "more bytes were read than passed");
     REQUIRE(!last || used == bytes.size(), "the end was not read");
     std::uint64_t lines = 0;
     for (std::size_t at = 0; at < parser.rows().size(); at += parser.width()) {
         const std::int64_t* row = parser.rows().data() + at;
-        REQUIRE(static_cast<std::size_t>(row[kOffset] + row[kLength]) <= bytes.size(), "outside");
+        REQUIRE(static_cast<std::size_t>(row[kOffset] + row[kLength]) <= bytes.size(),
+                "a row outside the bytes");
         into.rows.emplace_back(row + kFirstColumn, row + parser.width());
         into.rows.back().push_back(row[kLine]);
         ++lines;
     }
     for (const BadRow& row : parser.bad()) {
-        REQUIRE(row.offset + row.length <= bytes.size() && row.fault != Fault::none, "outside");
+        REQUIRE(row.offset + row.length <= bytes.size() && row.fault != Fault::none,
+                "a bad row outside the bytes");
         into.bad.push_back(row.line);
         ++lines;
     }
-    REQUIRE(lines <= parser.line() - before, "a line was told twice");
+    REQUIRE(lines <= parser.line() - before, "a line was reported more than once");
 }
 
 void check_groups(const Parsed& parsed) {
@@ -100,7 +103,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     RowParser two = make_parser();
     parse(two, bytes.substr(0, cut), false, pairs, pieces, used);
     parse(two, bytes.substr(used), true, pairs, pieces, used);
-    REQUIRE(whole.rows == pieces.rows && whole.bad == pieces.bad, "a cut changes the rows");
+    REQUIRE(whole.rows == pieces.rows && whole.bad == pieces.bad,
+            "splitting the text changes the rows");
     check_groups(whole);
     return 0;
 }

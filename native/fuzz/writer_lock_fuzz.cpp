@@ -1,4 +1,4 @@
-// writer.lock: the text that says who holds the lock, and may be anything.
+// writer.lock: its text names the owner of the lock and may be anything.
 #include "fuzz_kit.hpp"
 #include "mutate.hpp"
 #include "tapewire/queue/writer_lock.hpp"
@@ -23,10 +23,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Layout layout = fresh_queue();
     put_file(layout.writer_lock(), data, size);
     const tapewire::queue::LockLook look = look_at_writer_lock(layout);
-    REQUIRE(!look.held, "nobody holds it");
+    REQUIRE(!look.held, "the lock is reported as held");
     REQUIRE(size >= 128 || look.owner.has_value() == owner.has_value(), text);
 
-    // A text never keeps a writer out; its own replaces it.
+    // No text keeps a writer out; its own text replaces it.
     const tapewire::queue::WriterLock lock(layout);
     lock.announce(3);
     const tapewire::queue::LockLook held = look_at_writer_lock(layout);
@@ -38,7 +38,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
                                                std::size_t max_size, unsigned int seed) {
     size = LLVMFuzzerMutate(data, size, max_size);
     for (std::size_t i = 0; seed % 2 == 0 && i + 1 < size; ++i) {
-        // Numbers rather than any bytes: else hardly a text is parsed to its end.
+        // Mostly digits: otherwise hardly any text is parsed to its end.
         if (data[i] != ' ' && data[i] != '-')
             data[i] = static_cast<std::uint8_t>('0' + data[i] % 10);
     }

@@ -1,4 +1,4 @@
-// One side of a book against std::map, through windows that come, move and go.
+// One side of a book compared with std::map, while windows are added, moved and removed.
 #include <limits>
 #include <map>
 #include <random>
@@ -21,13 +21,13 @@ using Map = std::map<std::int64_t, std::int64_t>;
 template <typename Iterator>
 bool same(const Ladder<std::int64_t>& ladder, Iterator at, Iterator end, std::size_t n) {
     bool right = true;
-    std::size_t told = 0;
+    std::size_t visited = 0;
     ladder.each(n, [&](std::int64_t price, std::int64_t size) {
         right = right && at != end && at->first == price && at->second == size;
         if (at != end) ++at;
-        ++told;
+        ++visited;
     });
-    return right && (at == end || told == n);
+    return right && (at == end || visited == n);
 }
 
 bool same(const Ladder<std::int64_t>& ladder, const Map& map, Side side,
@@ -57,7 +57,7 @@ void wander(Side side, std::int64_t tick, std::int64_t start) {
     const std::int64_t sign = side == Side::buy ? -1 : 1;
     for (int i = 0; i < 60'000; ++i) {
         if (i % 50 == 0) middle += static_cast<std::int64_t>(random() % 41) - 18;
-        // Mostly near the best, at times far away, now and then between two ticks.
+        // Mostly near the best, at times far away, sometimes between two ticks.
         const auto away =
             static_cast<std::int64_t>(random() % (std::uint64_t{1} << (random() % 16)));
         const std::int64_t odd = tick > 1 && random() % 200 == 0 ? 1 : 0;
@@ -78,20 +78,20 @@ void wander(Side side, std::int64_t tick, std::int64_t start) {
 
 }  // namespace
 
-TEST(a_side_is_what_a_map_is) {
+TEST(a_side_equals_a_map) {
     for (const Side side : {Side::buy, Side::sell})
         for (const std::int64_t tick : {1L, 2L, 25L, 10'000'000L, 1L << 40})
             wander(side, tick, tick * 12345);
 }
 
-TEST(the_ends_of_all_numbers_are_prices) {
+TEST(the_lowest_and_highest_numbers_are_valid_prices) {
     constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
     for (const Side side : {Side::buy, Side::sell}) {
         Ladder<std::int64_t> ladder(side);
         Map map;
         for (int round = 0; round < 3; ++round) {
-            for (std::int64_t i = 0; i < 3000; ++i) {  // enough to ask for a window
+            for (std::int64_t i = 0; i < 3000; ++i) {  // enough to require a window
                 set(ladder, map, kLeast + i, i % 7);
                 set(ladder, map, kMost - i, i % 5);
                 set(ladder, map, -i, i % 3);
@@ -122,7 +122,7 @@ TEST(chunks_stay_in_order_whatever_is_inserted_and_erased) {
     Levels<std::int64_t> levels;
     Map map;
     for (int i = 0; i < 100'000; ++i) {
-        // Grows to some thousand, then shrinks again.
+        // Grows to some thousands, then shrinks again.
         const auto key = static_cast<std::int64_t>(random() % 6000) - 3000;
         const auto place = levels.find(key);
         CHECK_EQ(place.found, map.count(key) == 1);
@@ -155,7 +155,7 @@ TEST(ids_are_found_while_others_come_and_go) {
     std::map<std::uint64_t, std::uint32_t> map;
     const auto id_of = [&](std::uint32_t slot) { return ids[slot]; };
     for (int i = 0; i < 50'000; ++i) {
-        // Ids that follow each other, and ids that differ in their upper bits alone.
+        // Consecutive ids, and ids that differ only in their upper bits.
         const std::uint64_t id =
             random() % 2 == 0 ? 1 + random() % 3000 : (1 + random() % 3000) << 40;
         const auto known = map.find(id);

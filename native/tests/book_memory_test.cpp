@@ -1,6 +1,5 @@
-// Books when there is no memory: each allocation of a day fails once. Whatever was going on, the
-// book is as it was or says that it is not to be trusted, and what ends distrust makes it right
-// again.
+// Books without memory: each allocation of a day fails once. Whatever the operation was, the book
+// is unchanged or reports that it is untrusted, and what ends distrust makes it correct again.
 #include <cstdlib>
 #include <limits>
 #include <new>
@@ -14,12 +13,12 @@
 namespace {
 
 constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
-std::size_t allocations_left = kNever;  // the next but so many fails, and those behind it
+std::size_t allocations_left = kNever;  // the allocation after that many fails, and all later ones
 
 }  // namespace
 
-// Not inlined: the compiler would see malloc's memory given to free, and miss the pair that they
-// are in.
+// Not inlined: the compiler would see memory of malloc given to free without the pair of operators
+// that they are in.
 [[gnu::noinline]] void* operator new(std::size_t size) {
     if (allocations_left == 0) throw std::bad_alloc();
     if (allocations_left != kNever) --allocations_left;
@@ -41,8 +40,8 @@ using kit::Side;
 
 namespace {
 
-// Of levels over a wide range, on even and odd ticks: both parts of a ladder, and windows laid
-// anew.
+// A day of levels over a wide range, on even and odd ticks: both parts of a ladder, and windows
+// that are laid out again.
 std::vector<BookEvent> day_of_levels() {
     std::mt19937_64 random(1);
     const auto levels = [&](std::int64_t sign) {
@@ -80,7 +79,7 @@ Hash128 hash_of(const std::vector<BookEvent>& day, const Options& options) {
     return book.hash();
 }
 
-// The day with its allocation number `at` refused; false where it has no such one.
+// Runs the day with its allocation number `at` refused; returns false if it has no such allocation.
 bool survives(const std::vector<BookEvent>& day, const Options& options, std::size_t at,
               const Hash128& right) {
     Book book(options);
@@ -98,7 +97,7 @@ bool survives(const std::vector<BookEvent>& day, const Options& options, std::si
     const bool reached = allocations_left == 0;
     allocations_left = kNever;
     if (!failed) {
-        CHECK(book.trusted() && book.hash() == right);  // it did without
+        CHECK(book.trusted() && book.hash() == right);  // it did without the allocation
         return reached;
     }
     CHECK(book.distrust() == Distrust::interrupted || !book.trusted());
@@ -120,16 +119,16 @@ void check_each_allocation(const std::vector<BookEvent>& day, const Options& opt
 
 }  // namespace
 
-TEST(a_book_of_levels_survives_the_want_of_memory) {
+TEST(a_book_of_levels_survives_a_lack_of_memory) {
     check_each_allocation(day_of_levels(), Options{.on_gap = GapPolicy::resync});
 }
 
-TEST(a_book_of_orders_survives_the_want_of_memory) {
+TEST(a_book_of_orders_survives_a_lack_of_memory) {
     check_each_allocation(day_of_orders(),
                           Options{.mode = format::BookMode::l3, .on_gap = GapPolicy::resync});
 }
 
-TEST(a_diff_that_there_is_no_memory_for_does_not_wait_in_part) {
+TEST(a_diff_without_memory_for_it_is_not_kept_in_part) {
     Book book(Options{.on_gap = GapPolicy::resync});
     const kit::Levels levels(100, {1, 1});
     for (std::uint64_t i = 1; i <= 200; ++i) {

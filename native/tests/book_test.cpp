@@ -1,4 +1,4 @@
-// Books by their rules, and their bytes when they are hostile.
+// The rules of books, and saved books with hostile bytes.
 #include <cstring>
 #include <limits>
 #include <string>
@@ -40,12 +40,12 @@ std::vector<std::byte> saved(const Book& book) {
     return bytes;
 }
 
-void mend(std::vector<std::byte>& bytes) {
+void repair_checksum(std::vector<std::byte>& bytes) {
     const std::uint32_t crc = crc32c(bytes.data() + 4, bytes.size() - 4);
     std::memcpy(bytes.data(), &crc, 4);
 }
 
-// Anything but an Error, or a book that is not right, ends the test.
+// Ends the test on anything but an Error or a consistent book.
 bool loads(const std::vector<std::byte>& bytes, const Options& options) {
     try {
         const Book book = Book::load(bytes, options);
@@ -72,7 +72,7 @@ TEST(diffs_before_the_snapshot_wait_for_it) {
     CHECK_EQ(book.depth(Side::buy, 9), 5);
 }
 
-TEST(what_waits_is_bounded) {
+TEST(the_number_of_waiting_diffs_is_bounded) {
     Book book = l2(GapPolicy::resync);
     const kit::Levels many(60'000, {1, 1});
     for (std::uint64_t i = 1; i <= 100; ++i) book.apply(diff(many, {}, i, i + 1), i);
@@ -95,11 +95,11 @@ TEST(a_gap_is_named_and_a_snapshot_ends_it) {
     CHECK_EQ(best(book, Side::buy).size, 1);
     CHECK(book.apply(snapshot({{10, 2}}, {{12, 2}}, 8), 3) == Applied::changed);
     CHECK(book.trusted());
-    CHECK_EQ(best(book, Side::buy).size, 9);  // the diff that showed the gap has waited
+    CHECK_EQ(best(book, Side::buy).size, 9);  // the diff that showed the gap was kept
     CHECK(book.gaps().size() == 1 && book.gaps()[0].resynced);
 }
 
-TEST(a_snapshot_that_cannot_be_mends_nothing) {
+TEST(an_invalid_snapshot_repairs_nothing) {
     for (const bool scales : {false, true}) {
         Book book = l2(GapPolicy::resync);
         book.apply(snapshot({{10, 1}}, {{12, 1}}, 5), 1);
@@ -113,7 +113,7 @@ TEST(a_snapshot_that_cannot_be_mends_nothing) {
         for (const Gap& gap : book.gaps()) CHECK(!gap.resynced);
         book.apply(snapshot({{10, 2}}, {{12, 2}}, 8), 4);
         CHECK(book.trusted());
-        CHECK_EQ(best(book, Side::buy).size, 9);  // what waited was not lost to the bad one
+        CHECK_EQ(best(book, Side::buy).size, 9);  // the waiting diffs were not lost
         for (const Gap& gap : book.gaps()) CHECK(gap.resynced);
     }
 }
@@ -125,17 +125,17 @@ TEST(a_snapshot_without_an_id_is_newer_than_what_waits) {
     CHECK(book.trusted());
     CHECK_EQ(best(book, Side::buy).size, 7);
     CHECK_EQ(book.waiting(), 0);
-    book.apply(diff({{10, 8}}, {}, 20, 21), 3);  // says where the ids stand
+    book.apply(diff({{10, 8}}, {}, 20, 21), 3);  // sets the current ids
     CHECK_EQ(book.last_update(), 21);
 }
 
-TEST(a_diff_that_cannot_be_changes_nothing) {
+TEST(an_invalid_diff_changes_nothing) {
     for (const bool delta : {false, true}) {
         Book book = l2(GapPolicy::resync);
         book.apply(snapshot({{10, 1}, {9, kMost}}, {{12, 1}}, 5), 1);
         const Hash128 before = book.hash();
-        // The last of them is below 0; as deltas the same price is changed twice, and one goes
-        // away.
+        // The last price is below 0; as deltas, the same price is changed twice, and one level is
+        // removed.
         kit::BookEvent bad =
             diff({{10, 4}, {10, 1}, {8, 2}},
                  delta ? kit::Levels{{12, -1}, {13, -1}} : kit::Levels{{12, 3}, {13, -1}}, 5, 6);
@@ -208,10 +208,10 @@ TEST(shanghai_reduces_only_the_passive_side) {
     Book book = l3(Rules::sse);
     book.apply(order(L3Type::add, 1, Side::buy, 100, 10), 1);
     book.apply(order(L3Type::add, 2, Side::sell, 101, 10), 2);
-    book.apply(trade(9, 2, 101, 4, Side::buy), 3);  // 9 is shown later, as what is left of it
+    book.apply(trade(9, 2, 101, 4, Side::buy), 3);  // 9 is added later, with what is left of it
     CHECK_EQ(best(book, Side::sell).size, 6);
     CHECK_EQ(book.unknown_count(), 0);
-    book.apply(trade(1, 2, 100, 1), 4);  // an auction's
+    book.apply(trade(1, 2, 100, 1), 4);  // of an auction
     CHECK_EQ(best(book, Side::buy).size, 9);
     CHECK_EQ(best(book, Side::sell).size, 5);
 }
@@ -224,13 +224,13 @@ TEST(shenzhen_market_orders_rest_where_they_traded) {
     book.apply(market, 2);
     CHECK_EQ(book.level_count(Side::buy), 0);
     book.apply(trade(2, 1, 2075, 10), 3);
-    CHECK_EQ(book.level_count(Side::buy), 0);  // more of it may trade yet
+    CHECK_EQ(book.level_count(Side::buy), 0);  // more of it may still trade
     kit::BookEvent own = order(L3Type::add, 3, Side::buy, 0, 5);
     own.order.ord_type = 'U';
     const std::vector<std::byte> before = saved(book);
     book.apply(own, 4);
     CHECK_EQ(best(book, Side::buy).price, 2075);
-    CHECK_EQ(best(book, Side::buy).size, 25);  // 20 left over, and who joined its own side's best
+    CHECK_EQ(best(book, Side::buy).size, 25);  // 20 left over, and 5 that joined the best
     Book again = Book::load(before, book.options());
     again.apply(own, 4);
     CHECK(again.hash() == book.hash());
@@ -272,7 +272,7 @@ TEST(an_untrusted_book_is_not_saved) {
     CHECK_THROWS(book.save(bytes), Error);
 }
 
-TEST(an_untrusted_book_goes_on_from_its_state) {
+TEST(an_untrusted_book_continues_from_its_state) {
     Book book = l2(GapPolicy::resync);
     book.apply(kit::snapshot({{100, 5}}, {{101, 5}}, 10), 1);
     book.apply(kit::diff({{99, 1}}, {}, 12, 13), 2);  // 11 and 12 are missing
@@ -288,7 +288,7 @@ TEST(an_untrusted_book_goes_on_from_its_state) {
         CHECK_EQ(each->level_count(Side::buy), 3);
     }
     CHECK(book.hash() == other.hash());
-    // Whatever a byte becomes: a book, or an error.
+    // Whatever a byte is changed to, the result is a book or an error.
     for (std::size_t i = 0; i < state.size(); ++i) {
         for (const int change : {1, 0x80, 0xff}) {
             std::vector<std::byte> damaged = state;
@@ -320,7 +320,7 @@ TEST(damaged_bytes_are_refused_or_give_a_book) {
                                        right.begin() + static_cast<std::ptrdiff_t>(i));
             CHECK(!loads(cut, book->options()));
             if (cut.size() > 4) {
-                mend(cut);
+                repair_checksum(cut);
                 CHECK(!loads(cut, book->options()));
             }
             for (const int value : {0x00, 0x01, 0x7F, 0x80, 0xFF}) {
@@ -328,13 +328,13 @@ TEST(damaged_bytes_are_refused_or_give_a_book) {
                 if (other[i] == std::byte(value)) continue;
                 other[i] = std::byte(value);
                 CHECK(!loads(other, book->options()));
-                mend(other);
+                repair_checksum(other);
                 loads(other, book->options());
             }
         }
         std::vector<std::byte> longer = right;
         longer.push_back(std::byte{0});
-        mend(longer);
+        repair_checksum(longer);
         CHECK(!loads(longer, book->options()));
     }
 }

@@ -10,7 +10,7 @@
 //
 //     TEST_MAIN()
 //
-// A failed check is reported and counted, and the test goes on. Checks may be made from any thread.
+// A failed check is reported and counted, and the test continues. Any thread may make checks.
 // Arguments of the executable select the tests whose name contains one of them.
 #pragma once
 
@@ -42,7 +42,7 @@ struct State {
     std::mutex output;
 };
 
-// A function's static: usable while other static objects register their tests.
+// A function-local static: usable while other static objects register their tests.
 inline State& state() {
     static State instance;
     return instance;
@@ -106,7 +106,7 @@ std::string show(const T& value) {
 template <typename A, typename B>
 bool equal(const A& a, const B& b) {
     if constexpr (Number<A> && Number<B>) {
-        return std::cmp_equal(a, b);  // by value, whatever the signs: no -1 == SIZE_MAX
+        return std::cmp_equal(a, b);  // by value, whatever the signs: -1 != SIZE_MAX
     } else {
         return a == b;
     }
@@ -161,8 +161,8 @@ inline int run_tests(int argc, char** argv) {
 
 }  // namespace check
 
-// The checks are expressions that tell whether they passed: if (!CHECK(p != nullptr)) return;
-// Variadic, so that a comma in a template argument list needs no parentheses.
+// The checks are expressions that return whether they passed: if (!CHECK(p != nullptr)) return;
+// They are variadic, so that a comma in a template argument list needs no parentheses.
 #define CHECK(...) ::check::verify(static_cast<bool>(__VA_ARGS__), __FILE__, __LINE__, #__VA_ARGS__)
 
 #define CHECK_EQ(a, b) ::check::verify_equal((a), (b), __FILE__, __LINE__, #a ", " #b)

@@ -20,7 +20,7 @@ using tapewire::detail::ChecksumOps;
 using tapewire::detail::kCrc32cPoly;
 using tapewire::detail::kCrc32Poly;
 
-// Called by a static initialiser: must work whichever file's initialisers run first.
+// Called by a static initialiser: must work in any order of the files' initialisers.
 const std::uint32_t at_static_initialisation = tapewire::crc32("123456789", 9);
 
 // The definition, one bit at a time.
@@ -36,7 +36,7 @@ std::uint32_t bitwise(std::uint32_t poly, const unsigned char* p, std::size_t n,
     return ~crc;
 }
 
-// Every implementation this machine can run, the portable one included.
+// Every implementation that this machine can run, including the portable one.
 std::vector<ChecksumOps> implementations() {
     tapewire::select_checksum(tapewire::ChecksumImpl::portable);
     std::vector<ChecksumOps> all{tapewire::detail::checksum_ops};
@@ -57,7 +57,7 @@ std::vector<unsigned char> random_bytes(std::size_t n, unsigned seed) {
 }
 
 // Compares all implementations with the definition over n bytes at an alignment of `offset`. The
-// buffer ends with the message, so that the address sanitiser sees any read beyond it.
+// buffer ends with the message, so that the address sanitiser detects any read past it.
 void compare(const std::vector<ChecksumOps>& all, const std::vector<unsigned char>& source,
              std::size_t n, std::size_t offset) {
     const auto exact = std::make_unique<unsigned char[]>(offset + n);
@@ -130,8 +130,8 @@ TEST(long_buffers) {
     }
 }
 
-// A page between two that fault: the messages at its very beginning and end. It finds what the
-// address sanitiser does not see, such as masked loads.
+// A page between two that fault: messages at its very beginning and end. This finds what the
+// address sanitiser does not detect, such as masked loads.
 TEST(nothing_outside_the_buffer_is_read) {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     void* mapped = mmap(nullptr, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -157,7 +157,7 @@ TEST(nothing_outside_the_buffer_is_read) {
     munmap(mapped, 3 * page);
 }
 
-// A CRC must notice any change, wherever it stands: a block left out of the sum would not.
+// A CRC must detect a change of any bit; a block left out of the sum would go undetected.
 TEST(every_bit_counts) {
     auto bytes = random_bytes(80, 4);
     for (const ChecksumOps& ops : implementations()) {

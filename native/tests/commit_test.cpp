@@ -1,5 +1,5 @@
-// Nothing of a record is looked at before its commit was seen: what reaches a header or a payload
-// goes through Commit, and ends the process where the word was 0.
+// Nothing of a record is read before its commit was seen: every access to a header or a payload
+// goes through Commit, and ends the process if the word was 0.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,14 +32,14 @@ void use(const T& value) {
     static_cast<void>(sink);
 }
 
-// The signal that ends a child which makes this call; 0 when it came back from it.
+// The signal that ends a child that makes this call; 0 if the call returns.
 template <class Call>
 int signal_of(Call call) {
     const pid_t child = ::fork();
     if (child == 0) {
         const rlimit no_core{0, 0};
         ::setrlimit(RLIMIT_CORE, &no_core);
-        static_cast<void>(std::freopen("/dev/null", "w", stderr));  // the assertion's own words
+        static_cast<void>(std::freopen("/dev/null", "w", stderr));  // the message of the assertion
         call();
         ::_exit(0);
     }
@@ -48,7 +48,7 @@ int signal_of(Call call) {
     return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// A record whose every byte is there but for its commit word.
+// A record that is complete except for its commit word.
 struct Unfinished {
     alignas(64) std::byte bytes[128]{};
 
@@ -74,7 +74,7 @@ TEST(a_header_or_payload_read_before_its_commit_ends_the_process) {
     CHECK_EQ(signal_of([&] { use(check_payload(early)); }), SIGABRT);
     CHECK_EQ(signal_of([&] { use(check_record(early, {}, 0, 128)); }), SIGABRT);
 
-    // What was not seen stays unseen: a commit that comes later must be loaded again.
+    // An unseen commit stays unseen: one that comes later must be loaded again.
     record.commit();
     CHECK_EQ(signal_of([&] { use(early.header().seq); }), SIGABRT);
     const Commit seen = Commit::at(record.bytes);

@@ -1,5 +1,5 @@
-// A segment whose header is damaged: told by whoever comes to it, passed over by whoever asks for
-// that, and never confused with a segment that a writer has only prepared.
+// A segment with a damaged header: every reader that reaches it reports it, skips it on request,
+// and never confuses it with a segment that a writer has only prepared.
 #include "check.hpp"
 #include "queue_kit.hpp"
 #include "tapewire/fan_in.hpp"
@@ -26,7 +26,7 @@ void damage(const std::string& root, std::uint32_t id) {
     poke_file(Layout{root}.segment(id), 0, wrong.data(), wrong.size());
 }
 
-// Five segments; nothing is prepared behind them.
+// Five segments; nothing is prepared after them.
 std::string write_log(const Scratch& scratch) {
     const std::string root = scratch / "q";
     Writer writer(root, small());
@@ -43,7 +43,7 @@ std::vector<std::uint64_t> all_but(std::uint32_t id) {
     return left;
 }
 
-// Reads to the end, past every damaged header; what was skipped goes to `spans`.
+// Reads to the end, past every damaged header; the skipped ranges go to `spans`.
 std::vector<std::uint64_t> read_past(Reader& reader, std::vector<Skipped>& spans) {
     std::vector<std::uint64_t> found;
     RecordView record;
@@ -61,7 +61,7 @@ std::vector<std::uint64_t> read_past(Reader& reader, std::vector<Skipped>& spans
 
 }  // namespace
 
-TEST(a_reader_tells_each_time_and_stands_before_it) {
+TEST(a_reader_raises_each_time_and_stays_before_it) {
     for (std::uint32_t id : {0u, 2u, kLast}) {
         const Scratch scratch;
         const std::string root = write_log(scratch);
@@ -87,7 +87,7 @@ TEST(a_reader_tells_each_time_and_stands_before_it) {
     }
 }
 
-TEST(skip_damaged_goes_on_behind_it_and_says_which_numbers_are_lost) {
+TEST(skip_damaged_continues_after_it_and_returns_the_lost_numbers) {
     for (std::uint32_t id : {0u, 2u, kLast}) {
         const Scratch scratch;
         const std::string root = write_log(scratch);
@@ -98,14 +98,14 @@ TEST(skip_damaged_goes_on_behind_it_and_says_which_numbers_are_lost) {
         CHECK_EQ(spans.size(), 1u);
         CHECK_EQ(spans[0].segment, id);
         CHECK_EQ(spans[0].bytes, kSmallest);
-        CHECK_EQ(spans[0].numbers_known, id != kLast);  // of the last one nobody can know
+        CHECK_EQ(spans[0].numbers_known, id != kLast);  // unknown for the last one
         if (id == kLast) continue;
         CHECK_EQ(spans[0].first_seq, id * kInSegment);
         CHECK_EQ(spans[0].last_seq, (id + 1) * kInSegment - 1);
     }
 }
 
-TEST(damaged_headers_one_behind_the_other_are_one_span) {
+TEST(consecutive_damaged_headers_are_one_span) {
     const Scratch scratch;
     const std::string root = write_log(scratch);
     damage(root, 0);
@@ -121,7 +121,7 @@ TEST(damaged_headers_one_behind_the_other_are_one_span) {
     CHECK_EQ(spans[0].last_seq, 2 * kInSegment - 1);
 }
 
-TEST(a_seek_into_it_stands_before_it) {
+TEST(a_seek_into_it_stops_before_it) {
     for (std::uint32_t id : {0u, 2u, kLast}) {
         for (const bool first_record_too : {false, true}) {
             const Scratch scratch;
@@ -159,7 +159,7 @@ TEST(a_seek_into_it_stands_before_it) {
     }
 }
 
-TEST(a_restored_file_is_read_as_if_nothing_had_been) {
+TEST(a_restored_file_is_read_as_before) {
     const Scratch scratch;
     const std::string root = write_log(scratch);
     const std::string right = peek_file(Layout{root}.segment(0), 0, 64);
@@ -184,7 +184,7 @@ TEST(a_file_that_was_moved_away_is_a_missing_segment) {
     CHECK_EQ(record.seq, kInSegment);
 }
 
-TEST(behind_the_last_one_a_reader_waits_for_what_a_writer_makes_next) {
+TEST(after_the_last_one_a_reader_waits_for_the_next_segment) {
     const Scratch scratch;
     const std::string root = scratch / "q";
     WriterOptions options = small();
@@ -238,7 +238,7 @@ TEST(a_segment_that_is_only_prepared_is_not_part_of_the_log) {
     CHECK(reader.wait(0) == WaitOutcome::not_yet);
 }
 
-TEST(a_lost_seal_hides_it_not) {
+TEST(a_lost_seal_does_not_hide_it) {
     const Scratch scratch;
     const std::string root = write_log(scratch);
     const char unsealed[4] = {};
@@ -250,7 +250,7 @@ TEST(a_lost_seal_hides_it_not) {
     CHECK_EQ(spans.size(), 1u);
 }
 
-TEST(a_committed_position_in_or_behind_it_is_kept) {
+TEST(a_committed_position_in_or_after_it_is_kept) {
     const Scratch scratch;
     const std::string root = write_log(scratch);
     {
@@ -276,7 +276,7 @@ TEST(a_committed_position_in_or_behind_it_is_kept) {
     CHECK(!again.next(record));
 }
 
-TEST(a_fan_in_goes_past_it_in_one_source) {
+TEST(a_fan_in_skips_it_in_one_source) {
     const Scratch scratch;
     const std::string root = write_log(scratch);
     damage(root, 0);
@@ -290,7 +290,7 @@ TEST(a_fan_in_goes_past_it_in_one_source) {
     CHECK_EQ(record.seq, kInSegment);
 }
 
-TEST(the_status_says_which_number_a_reader_comes_to_there) {
+TEST(the_status_has_the_number_that_a_reader_reaches_there) {
     for (std::uint32_t id : {0u, 2u, kLast}) {
         for (const bool at_its_start : {false, true}) {
             if (id == 0 && !at_its_start) continue;

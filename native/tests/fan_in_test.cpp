@@ -1,6 +1,5 @@
-// The fan-in, natively: its order against a sort, its sleep on several queues at once, and what a
-// source in trouble does to the others. Under the sanitizers this is also the test of who owns
-// what.
+// The native fan-in: its order compared with a sort, its sleep on several queues at once, and what
+// a failing source does to the others. Under the sanitizers this also tests ownership.
 #include "tapewire/fan_in.hpp"
 
 #include <algorithm>
@@ -58,7 +57,7 @@ using Key = std::tuple<std::int64_t, std::string, std::uint64_t>;
 
 }  // namespace
 
-TEST(records_come_as_a_sort_by_time_name_and_number_puts_them) {
+TEST(records_come_in_the_order_of_time_name_and_number) {
     std::mt19937 random(11);
     for (int round = 0; round < 20; ++round) {
         const Scratch tmp;
@@ -99,14 +98,14 @@ TEST(records_come_as_a_sort_by_time_name_and_number_puts_them) {
     }
 }
 
-TEST(a_source_is_over_in_front_of_its_number_and_holds_nobody_back) {
+TEST(a_source_ends_before_its_number_and_delays_no_other) {
     const Scratch tmp;
     auto sources = make_sources(tmp, 3);
     for (std::uint64_t i = 0; i < 30; ++i) append(*sources[i % 3].writer, "x", i);
     FanIn fan(with_skew(-1));
     fan.add("a", *sources[0].reader, 4);
     fan.add("b", *sources[1].reader, 0);
-    fan.add("c", *sources[2].reader, 12);  // which is not there yet
+    fan.add("c", *sources[2].reader, 12);  // which does not exist yet
     const auto read_all = [&fan] {
         std::vector<std::uint64_t> given;
         for (RecordView record; fan.next(record);)
@@ -116,7 +115,7 @@ TEST(a_source_is_over_in_front_of_its_number_and_holds_nobody_back) {
     const std::vector<std::uint64_t> expected = {0, 2, 3, 5, 6, 8, 9, 11, 14, 17, 20, 23, 26, 29};
     CHECK(read_all() == expected);
     CHECK(!fan.is_over());
-    fan.follow(true);  // those that are over are not waited for, though they have a writer
+    fan.follow(true);  // finished sources are not waited for, though they have a writer
     for (std::uint64_t i = 30; i < 39; ++i) append(*sources[i % 3].writer, "x", i);
     CHECK(fan.wait(kSliceNs) == WaitOutcome::ready);
     CHECK((read_all() == std::vector<std::uint64_t>{32, 35}));
@@ -158,7 +157,7 @@ TEST(a_consumer_of_arrow_may_move_the_names_out) {
     ArrowArray array;
     tapewire::export_schema(columns, &schema);
     tapewire::export_array(columns, 1, 4, &array);
-    // Moving is copying, and marking what was copied as released.
+    // To move is to copy and to mark the original as released.
     ArrowSchema text = *schema.children[5]->dictionary;
     schema.children[5]->dictionary->release = nullptr;
     ArrowArray names = *array.children[5]->dictionary;
@@ -176,9 +175,8 @@ TEST(a_consumer_of_arrow_may_move_the_names_out) {
     names.release(&names);
 }
 
-// Of an inner fan-in, by whatever way its records come; those of two others change places all the
-// time.
-TEST(fan_ins_in_fan_ins_give_what_one_would) {
+// Records of an inner fan-in come by every path; those of two others change places all the time.
+TEST(nested_fan_ins_return_what_one_would) {
     const Scratch tmp;
     auto sources = make_sources(tmp, 6);
     FanIn inner(with_skew(-1)), second(with_skew(-1)), outer(with_skew(-1));
@@ -213,8 +211,8 @@ TEST(fan_ins_in_fan_ins_give_what_one_would) {
     CHECK(got == expected);
 }
 
-// Writers on threads of their own; the fan-in parks whenever it has nothing. A lost wake-up shows
-// as a sleep that only the fan-in's own look after a second ends.
+// Writers on threads of their own; the fan-in parks whenever it has nothing to read. A lost wake-up
+// shows as a sleep that only the fan-in's own check after a second ends.
 static void park_among(std::size_t count, bool old_kernel) {
     tapewire::futex_wait_any_is_unsupported(old_kernel);
     const Scratch tmp;
@@ -255,7 +253,9 @@ static void park_among(std::size_t count, bool old_kernel) {
 }
 
 TEST(a_parked_fan_in_loses_no_record_of_any_source) { park_among(4, false); }
-TEST(nor_where_it_cannot_sleep_on_several_words) { park_among(4, true); }
+TEST(a_parked_fan_in_loses_no_record_where_it_cannot_sleep_on_several_words) {
+    park_among(4, true);
+}
 
 TEST(sources_come_and_go_while_it_runs) {
     const Scratch tmp;
@@ -292,7 +292,7 @@ TEST(sources_come_and_go_while_it_runs) {
     CHECK(std::accumulate(expected.begin(), expected.end(), std::uint64_t{0}) > 300);
 }
 
-TEST(a_damaged_source_is_told_and_skipped_alone) {
+TEST(a_damaged_source_alone_is_reported_and_skipped) {
     const Scratch tmp;
     auto sources = make_sources(tmp, 2);
     for (std::uint64_t i = 0; i < 6; ++i) append(*sources[i % 2].writer, std::string(40, 'z'), i);

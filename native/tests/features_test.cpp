@@ -1,4 +1,4 @@
-// What the Python tests of features cannot see well: rounding in every branch, and states that lie.
+// What the Python tests of features do not cover well: rounding in every branch, and forged states.
 #include "tapewire/replay/feature_loop.hpp"
 
 #include <cstring>
@@ -15,7 +15,7 @@ using namespace tapewire::replay;
 
 namespace {
 
-// A tape in memory: what a loop asks of a cursor, and no more.
+// A log in memory: what a loop needs of a cursor, and no more.
 class Tape : public Cursor {
   public:
     void add(std::int64_t time, std::uint16_t type, std::vector<std::byte> payload) {
@@ -148,7 +148,7 @@ TEST(a_ratio_is_rounded_the_same_whatever_both_are_multiplied_by) {
         const Int128 k = (static_cast<Int128>(1) << bits) | static_cast<Int128>(random() % 2);
         if (nearest_ratio(n * k, static_cast<UInt128>(d * k)) != plain ||
             nearest_ratio(-n * k, static_cast<UInt128>(d * k)) != -plain) {
-            CHECK_EQ(n, d);  // shows both
+            CHECK_EQ(n, d);  // prints both
             return;
         }
     }
@@ -162,7 +162,7 @@ TEST(a_tie_goes_to_the_even_neighbour) {
     CHECK_EQ(nearest_ratio(tie + 2, 1), 9007199254740996.0);
 }
 
-TEST(a_loop_goes_on_from_its_state_at_any_record) {
+TEST(a_loop_resumes_from_its_state_at_any_record) {
     for (const std::string sample : {"event", "trade", "100ms"}) {
         Tape tape = some_tape();
         Run whole(tape, sample);
@@ -183,7 +183,7 @@ TEST(a_loop_goes_on_from_its_state_at_any_record) {
     }
 }
 
-TEST(a_state_that_lies_is_refused_or_is_a_state) {
+TEST(a_forged_state_is_refused_or_valid) {
     Tape tape = some_tape();
     Run run(tape, "100ms");
     all_rows(run.loop, FeatureRows(7));
@@ -219,7 +219,7 @@ TEST(a_state_finds_its_sources_by_their_names) {
     Tape tape = some_tape();
     Run run(tape, "event");
     all_rows(run.loop, FeatureRows(7));
-    run.engine.lost_before(0, 5, 9);  // of the source whose place changes
+    run.engine.lost_before(0, 5, 9);  // of the source whose position changes
     add_snapshot(tape, 10'000'000'000'000, 10'000, 10'001);
     all_rows(run.loop, FeatureRows(7));
     std::vector<std::byte> state;
@@ -232,7 +232,7 @@ TEST(a_state_finds_its_sources_by_their_names) {
     CHECK_THROWS(gone.loop.load(state, {"new"}), Error);
 }
 
-TEST(levels_are_those_of_the_book_and_outlive_their_rows) {
+TEST(levels_equal_those_of_the_book_and_outlive_their_rows) {
     Tape tape = some_tape();
     const auto plan =
         std::make_shared<FeaturePlan>(std::vector<std::string>{"bid"}, "event",
@@ -247,7 +247,7 @@ TEST(levels_are_those_of_the_book_and_outlive_their_rows) {
         export_rows(rows, {{"SYM"}, true, {"venue"}}, &array);
     }
     CHECK_EQ(array.n_children, 4 + 4 + 6);
-    // A consumer takes the prices of bids out, and lets go of the rest.
+    // A consumer moves the prices of bids out and releases the rest.
     ArrowArray prices = *array.children[8];
     array.children[8]->release = nullptr;
     array.release(&array);

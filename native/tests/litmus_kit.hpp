@@ -1,10 +1,10 @@
-// What the litmus tests share: two threads that meet before every round and then race, each on a
-// core of its own, and a table of every outcome that was seen.
+// What the litmus tests share: two threads that meet before every round and then race, each on its
+// own core, and a table of every outcome that was seen.
 //
-// A forbidden outcome fails the test. A racing one must have been seen at least once, else the two
-// were never close enough for the forbidden one to happen and its zero means nothing. That fails
-// too where the race is known to show (unsanitised x86-64, two cores, as many rounds as an idle
-// machine makes at once), and is said in the table everywhere else.
+// A forbidden outcome fails the test. A racing outcome must have been seen at least once; otherwise
+// the two threads were never close enough for the forbidden one to happen, and its zero means
+// nothing. That fails the test too where the race is known to show (unsanitised x86-64, two cores,
+// as many rounds as an idle machine runs at once); everywhere else, the table reports it.
 #pragma once
 
 #include <sched.h>
@@ -43,7 +43,7 @@ inline std::vector<int> cores() {
     return ids;
 }
 
-// The calling thread, onto the n-th core that this process may use; not at all where there is but
+// Pins the calling thread to the n-th core that this process may use; does nothing if there is only
 // one.
 inline void pin(std::size_t n) {
     static const std::vector<int> ids = cores();
@@ -54,13 +54,13 @@ inline void pin(std::size_t n) {
     ::sched_setaffinity(0, sizeof one, &one);
 }
 
-// A nanosecond or so per unit: shifts the two sides of a race against each other from round to
+// About a nanosecond per unit: shifts the two sides of a race against each other from round to
 // round.
 inline void linger(std::uint64_t units) {
     for (; units != 0; --units) asm volatile("" ::: "memory");
 }
 
-// Brings the two stores of a race together: whoever was first is held back a little in the next
+// Brings the two stores of a race together: the side that was first is delayed slightly in the next
 // round.
 class Phase {
   public:
@@ -80,14 +80,14 @@ class Phase {
     std::int64_t ahead_ = 0;  // how much too early the left side is
 };
 
-// Both sides leave meet() at the same moment, as nearly as two cores can.
+// Both sides leave meet() as nearly at the same moment as two cores can.
 class Rendezvous {
   public:
     void meet(std::size_t side, std::uint64_t times) {
         sides_[side].arrived.store(times, std::memory_order_release);
         for (std::uint32_t spins = 1;
              sides_[1 - side].arrived.load(std::memory_order_acquire) < times; ++spins) {
-            // A core that we share with others: the other side may be waiting for this very one.
+            // On a shared core the other side may be waiting for this very core.
             if (spins % 4096 == 0) std::this_thread::yield();
         }
     }
@@ -99,13 +99,13 @@ class Rendezvous {
     std::array<Side, 2> sides_;
 };
 
-// Rounds of `left` beside `right`, each called with the round's number; `judge` looks at what came
-// of it while both stand still, and ends the race by false. Nothing here may throw: the other side
-// would wait.
+// Runs rounds of `left` concurrently with `right`, each called with the round number. Between
+// rounds `judge` examines the outcome; it ends the race by returning false. Nothing here may throw:
+// the other side would wait.
 template <class Left, class Right, class Judge>
 void race(Left left, Right right, Judge judge) noexcept {
     Rendezvous gate;
-    bool going = true;  // the left side's, read by the right one behind the rendezvous
+    bool going = true;  // written by the left side, read by the right one after the rendezvous
     std::thread other([&] {
         pin(1);
         for (std::uint64_t round = 0;; ++round) {
@@ -139,8 +139,8 @@ struct Outcome {
 
 class Table {
   public:
-    // `enough` rounds without a racing outcome are a fault of the test; fewer, and the machine was
-    // busy.
+    // `enough` rounds without a racing outcome are an error of the test; after fewer rounds, the
+    // machine was busy.
     Table(std::string name, std::uint64_t enough, std::initializer_list<Outcome> outcomes)
         : name_(std::move(name)), enough_(enough), outcomes_(outcomes) {}
 
@@ -154,8 +154,7 @@ class Table {
         return true;
     }
 
-    // Whether another round is worth its time: a while in any case, longer until the race has
-    // shown.
+    // Whether to run another round: a minimum number in any case, more until the race has shown.
     bool wants_more() {
         ++rounds_;
         if (rounds_ % 16 != 0) return true;

@@ -1,5 +1,5 @@
-// Leaving a segment: every outcome that a reader can see beside a roll, counted. The writer's side
-// is the engine's own roll; each round has a segment of the smallest size to itself.
+// Leaving a segment: every outcome that a reader can see during a roll, counted. The writer's side
+// is the engine's own roll; each round has its own segment, of the smallest size.
 #include <memory>
 #include <optional>
 
@@ -21,12 +21,12 @@ namespace {
 
 constexpr std::uint64_t kEnough = 1000;  // rounds
 
-// Stands at the start of a segment. It must hold a record before a roll leaves it.
+// Starts at the beginning of a segment, which must contain a record before a roll leaves it.
 class Roller {
   public:
     explicit Roller(const std::string& root) : layout_{root} {
         WriterOptions options = small();
-        options.preallocate = false;  // the next segment is made by the roll itself
+        options.preallocate = false;  // the roll itself makes the next segment
         options.checksum = false;
         writer_ = std::make_unique<Writer>(root, options);
         control_ = Control::open(layout_, true);
@@ -40,8 +40,8 @@ class Roller {
     void append() { CHECK(writer_->try_append(7, 0, writer_->next_seq(), 1, "last", 4)); }
     void roll() { CHECK(writer_->make_room(writer_->max_payload_bytes())); }
 
-    // While both sides stand still.
-    void go_on() {
+    // Called while both sides wait.
+    void next_round() {
         writer_->resume();
         fs::remove(layout_.segment(segment_->id()));
         look_at_current();
@@ -62,14 +62,14 @@ class Roller {
 
 }  // namespace
 
-TEST(what_was_committed_before_the_seal_is_found_behind_it) {
+TEST(records_committed_before_the_seal_are_found_after_it) {
     const Scratch tmp;
     Roller roller(tmp / "q");
     enum Found : std::size_t { first_look, second_look, lost };
     Table table("commit 0, SEALED, commit again", kEnough,
                 {{"committed at the first look", Kind::allowed},
                  {"commit 0, SEALED, committed at the second look", Kind::racing},
-                 {"commit 0, SEALED, commit 0: the record is left behind", Kind::forbidden}});
+                 {"commit 0, SEALED, commit 0: the record is missed", Kind::forbidden}});
     Found found{};
     litmus::race(
         [&](std::uint64_t) {
@@ -83,7 +83,7 @@ TEST(what_was_committed_before_the_seal_is_found_behind_it) {
                     found = first_look;
                     return;
                 }
-                // As long as a roll takes, in some rounds: both stores then fall between two loads.
+                // In some rounds as long as a roll takes: both stores then fall between two loads.
                 litmus::linger((round + looks) % 16 * 20'000);
                 if (!roller.segment().sealed()) continue;
                 found = Commit::at(at) ? second_look : lost;
@@ -92,7 +92,7 @@ TEST(what_was_committed_before_the_seal_is_found_behind_it) {
         },
         [&](std::uint64_t) {
             table.count(found);
-            roller.go_on();
+            roller.next_round();
             return table.wants_more();
         });
     table.report();
@@ -104,10 +104,10 @@ TEST(a_reader_that_leaves_a_sealed_segment_finds_the_next_one) {
     enum Found : std::size_t { open_alone, open_with_next, sealed_with_next, absent, unannounced };
     Table table("SEALED, then the next segment", kEnough,
                 {{"not sealed, no next segment", Kind::allowed},
-                 {"not sealed, the next segment is there", Kind::racing},
-                 {"sealed, the next segment is there and announced", Kind::racing},
+                 {"not sealed, the next segment exists", Kind::racing},
+                 {"sealed, the next segment exists and is announced", Kind::racing},
                  {"sealed, no next segment", Kind::forbidden},
-                 {"sealed, current_segment still says the old one", Kind::forbidden}});
+                 {"sealed, current_segment is still the old one", Kind::forbidden}});
     std::array<std::uint64_t, 5> looks{};
     roller.append();
     litmus::race([&](std::uint64_t) { roller.roll(); },
@@ -126,14 +126,14 @@ TEST(a_reader_that_leaves_a_sealed_segment_finds_the_next_one) {
                  },
                  [&](std::uint64_t) {
                      for (std::size_t i = 0; i < looks.size(); ++i) table.count(i, looks[i]);
-                     roller.go_on();
+                     roller.next_round();
                      roller.append();
                      return table.wants_more();
                  });
     table.report();
 }
 
-// As with a commit: a reader about to sleep at the end of a segment looks at SEALED instead.
+// As with a commit: a reader about to sleep at the end of a segment checks SEALED instead.
 TEST(a_roll_that_sees_no_waiter_and_a_waiter_that_sees_no_seal_never_meet) {
     const Scratch tmp;
     Roller roller(tmp / "q");
@@ -149,7 +149,7 @@ TEST(a_roll_that_sees_no_waiter_and_a_waiter_that_sees_no_seal_never_meet) {
     roller.append();
     litmus::race([&](std::uint64_t) { roller.roll(); },
                  [&](std::uint64_t round) {
-                     // The seal comes at the end of a roll, at a time that varies: wait until it is
+                     // The seal comes at the end of a roll, after a varying time: wait until it is
                      // near.
                      const std::uint32_t next = roller.segment().id() + 1;
                      if (round % 8 != 0) {
@@ -162,12 +162,12 @@ TEST(a_roll_that_sees_no_waiter_and_a_waiter_that_sees_no_seal_never_meet) {
                  },
                  [&](std::uint64_t) {
                      const bool writer_saw =
-                         waiters.exchange(0) == 0;  // it has cleared the flag then
+                         waiters.exchange(0) == 0;  // if so, it has cleared the flag
                      table.count(writer_saw ? (reader_saw ? both : writer_only)
                                             : (reader_saw ? reader_only : neither));
                      if (writer_saw && !reader_saw) phase.right_was_first();
                      if (reader_saw && !writer_saw) phase.left_was_first();
-                     roller.go_on();
+                     roller.next_round();
                      roller.append();
                      return table.wants_more();
                  });
@@ -184,11 +184,11 @@ TEST(the_published_position_is_never_torn) {
     const auto offset_of = [](std::uint32_t segment) { return 64 + std::uint64_t{64} * segment; };
     writer.publish_position(0, offset_of(0));
     Table table("segment and offset under the seqlock", kEnough,
-                {{"the pair of before, or none while it changed", Kind::allowed},
-                 {"a newer pair, whole", Kind::racing},
+                {{"the previous pair, or none while it changed", Kind::allowed},
+                 {"a newer pair, complete", Kind::racing},
                  {"segment and offset of two pairs", Kind::forbidden},
                  {"the two words read without the seqlock: of two pairs (control)", Kind::racing}});
-    constexpr std::uint32_t kPublished = 64;  // a round
+    constexpr std::uint32_t kPublished = 64;  // per round
     std::array<std::uint64_t, 4> looks{};
     litmus::race(
         [&](std::uint64_t round) {

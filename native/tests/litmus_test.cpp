@@ -1,5 +1,5 @@
 // Publishing a record, and waking for it: every outcome that two threads can see, counted. The
-// writer's side is the engine's own, through each of its three ways to publish.
+// writer's side is the engine's own, in each of its three ways to publish.
 #include <memory>
 
 #include "litmus_kit.hpp"
@@ -25,7 +25,7 @@ constexpr std::size_t kLongest = 1200;
 constexpr std::uint64_t kBatch = 8;
 constexpr std::uint16_t kType = 7;
 
-// No byte of it is zero, as every byte of the segment is before.
+// Never zero; every byte of the segment is zero before.
 std::byte payload_byte(std::uint64_t seq, std::size_t i) {
     return static_cast<std::byte>(1 + (seq * 7 + i * 13) % 255);
 }
@@ -38,7 +38,7 @@ const char* name_of(Way way) {
     return way == Way::append ? "append" : way == Way::batch ? "batch" : "reserve and commit";
 }
 
-// A queue, its writer, and the place where the next record comes to lie.
+// A queue, its writer, and the place of the next record.
 class Publisher {
   public:
     Publisher(const std::string& root, Way way, bool checksum) : way_(way) {
@@ -48,16 +48,16 @@ class Publisher {
         options.checksum = checksum;
         writer_ = std::make_unique<Writer>(root, options);
         seed_ = tapewire::queue::HeaderSeed(Control::open(Layout{root}, false).geometry().key, 0);
-        // All blocks of the segment at once: what is measured is the plain append.
+        // All blocks of the segment at once, so that only the append is measured.
         CHECK(writer_->make_room(writer_->max_payload_bytes()));
         writer_->resume();
-        // Touched beforehand: a page fault in every other round would keep the two apart.
+        // Touched beforehand: a page fault in every other round would keep the two threads apart.
         writer_->current_map()->populate(0, kSegmentBytes);
     }
 
     // The same mapping for both sides, so that ThreadSanitizer sees one memory.
     const std::byte* at() const { return writer_->current_map()->data() + offset_; }
-    // What the check of the header so many bytes further on starts from.
+    // The initial state of the header check of a record so many bytes further.
     std::uint32_t state(std::uint64_t bytes) const { return seed_.at(offset_ + bytes); }
     std::uint64_t seq() const { return seq_; }
     std::uint64_t records() const { return way_ == Way::batch ? kBatch : 1; }
@@ -65,7 +65,7 @@ class Publisher {
         return offset_ + 2 * records() * record_bytes(payload_len) <= kSegmentBytes - 65536;
     }
 
-    // One round's worth: a record, or a batch of them.
+    // Publishes the records of one round: one, or a batch.
     void publish(std::size_t payload_len) {
         for (std::uint64_t n = 0; n < records(); ++n) {
             times_[n] = time_of(seq_ + n);
@@ -92,15 +92,16 @@ class Publisher {
                 break;
             }
             case Way::reserve:
-                // Longer than it will be: what is behind the record goes back to zero before it.
+                // Reserved longer than committed: what follows the record is zeroed before the
+                // commit.
                 std::memcpy(writer_->reserve(payload_len + 64), rows_[0].data(), payload_len);
                 writer_->commit_reserved(kType, 0, seq_, times_[0], payload_len);
                 break;
         }
     }
 
-    // While both sides stand still.
-    void go_on(std::size_t payload_len) {
+    // Called while both sides wait.
+    void next_round(std::size_t payload_len) {
         offset_ += records() * record_bytes(payload_len);
         seq_ += records();
     }
@@ -135,8 +136,8 @@ void pass_messages(Way way) {
     const Scratch tmp;
     Publisher publisher(tmp / "q", way, true);
     Table table(std::string("message passing, ") + name_of(way), kEnough,
-                {{"commit seen at the first look, record whole", Kind::allowed},
-                 {"commit 0, then seen, record whole", Kind::racing},
+                {{"commit seen at the first look, record complete", Kind::allowed},
+                 {"commit 0, then seen, record complete", Kind::racing},
                  {"commit seen before its header", Kind::forbidden},
                  {"commit seen before its payload", Kind::forbidden}});
     const auto length = [](std::uint64_t round) { return 1 + round * 37 % (kLongest - 64); };
@@ -155,7 +156,7 @@ void pass_messages(Way way) {
                  },
                  [&](std::uint64_t round) {
                      for (std::uint64_t n = 0; n < publisher.records(); ++n) table.count(passed[n]);
-                     publisher.go_on(length(round));
+                     publisher.next_round(length(round));
                      return publisher.has_room(kLongest) && table.wants_more();
                  });
     table.report();
@@ -175,7 +176,7 @@ void bring_together(litmus::Phase& phase, Woken woken) {
     if (woken == reader_only) phase.left_was_first();
 }
 
-// Store, then load, on two words, with the orders that look sufficient and are not. Says whether
+// Store, then load, on two words, with orders that look sufficient and are not. Returns whether
 // this machine lets both loads pass both stores.
 bool shows_store_buffering() {
     struct alignas(128) Word {
@@ -196,9 +197,8 @@ bool shows_store_buffering() {
             writer_saw = std::atomic_ref(waiters.value).load(std::memory_order_relaxed) != 0;
         },
         [&](std::uint64_t round) {
-            // A reader has looked before it goes to sleep. The line is in its cache then, and the
-            // writer's store must wait for it: long enough for a load to pass that nothing holds
-            // back.
+            // A reader has checked before it goes to sleep. The line is then in its cache, and the
+            // writer's store must wait for it: long enough for an unordered load to pass.
             std::atomic_ref(commit.value).load(std::memory_order_relaxed);
             phase.hold_right(round);
             std::atomic_ref(waiters.value).store(1, std::memory_order_release);
@@ -215,7 +215,7 @@ bool shows_store_buffering() {
     return table.seen(neither) != 0;
 }
 
-// The engine's publish against what Reader::wait does before it sleeps.
+// The engine's publish, racing what Reader::wait does before it sleeps.
 void buffer_stores(Way way) {
     constexpr std::size_t kPayload = 8;
     const Scratch tmp;
@@ -249,7 +249,7 @@ void buffer_stores(Way way) {
             const Woken woken = outcome(waiters.exchange(0) == 0, reader_saw);
             table.count(woken);
             bring_together(phase, woken);
-            publisher.go_on(kPayload);
+            publisher.next_round(kPayload);
             return publisher.has_room(kPayload) && table.wants_more();
         });
     table.report();
@@ -257,7 +257,7 @@ void buffer_stores(Way way) {
 
 }  // namespace
 
-TEST(a_commit_that_is_seen_comes_with_its_whole_record) {
+TEST(a_commit_that_is_seen_comes_with_its_complete_record) {
     for (const Way way : {Way::append, Way::batch, Way::reserve}) pass_messages(way);
 }
 
@@ -268,7 +268,7 @@ TEST(a_writer_that_sees_no_waiter_and_a_waiter_that_sees_no_record_never_meet) {
     for (const Way way : {Way::append, Way::batch, Way::reserve}) buffer_stores(way);
 }
 
-TEST(nothing_committed_lies_behind_something_that_is_not) {
+TEST(no_committed_record_follows_an_uncommitted_one) {
     constexpr std::size_t kPayload = 100;
     const Scratch tmp;
     Publisher publisher(tmp / "q", Way::batch, true);
@@ -277,14 +277,14 @@ TEST(nothing_committed_lies_behind_something_that_is_not) {
                 {{"none of it committed", Kind::allowed},
                  {"a part of it, from its beginning", Kind::racing},
                  {"all of it", Kind::allowed},
-                 {"a committed record behind an uncommitted one", Kind::forbidden}});
+                 {"a committed record after an uncommitted one", Kind::forbidden}});
     std::array<std::uint64_t, 4> looks{};
     litmus::race(
         [&](std::uint64_t) { publisher.publish(kPayload); },
         [&](std::uint64_t) {
             looks = {};
             for (Prefix found = none; found != all; ++looks[found]) {
-                // The later record first: whatever lies before it was committed before it.
+                // The later record first: whatever precedes it was committed before it.
                 std::uint64_t committed = 0;
                 bool gap = false;
                 for (std::uint64_t n = kBatch; n-- > 0;) {
@@ -298,7 +298,7 @@ TEST(nothing_committed_lies_behind_something_that_is_not) {
         },
         [&](std::uint64_t) {
             for (std::size_t i = 0; i < looks.size(); ++i) table.count(i, looks[i]);
-            publisher.go_on(kPayload);
+            publisher.next_round(kPayload);
             return publisher.has_room(kPayload) && table.wants_more();
         });
     table.report();

@@ -1,4 +1,5 @@
-// Market data messages: every rule of decode_book_event, broken in turn; what is encoded, decoded.
+// Market data messages: each rule of decode_book_event, broken in turn; decoding of what was
+// encoded.
 #include <array>
 #include <cstring>
 #include <limits>
@@ -79,7 +80,7 @@ Bytes with(Bytes bytes, std::size_t offset, T value) {
     return bytes;
 }
 
-// The message of the error of this code, or what happened instead.
+// The message of the error with this code, or what happened instead.
 std::string refused(const Bytes& bytes, Errc code = Errc::corrupt_record) {
     try {
         market::decode_book_event(record_of(bytes));
@@ -131,7 +132,7 @@ TEST(a_snapshot_carries_its_last_update) {
     CHECK(names(refused(with(bytes, 58, std::uint16_t{2})), "flags=2"));
     CHECK(names(refused(with(bytes, 64, std::uint8_t{19})), "price_scale=19"));
     CHECK(names(refused(with(bytes, 65, std::uint8_t{19})), "size_scale=19"));
-    // Counts whose sum, or whose bytes, wrap around in 32 bits.
+    // Counts whose sum, or whose size in bytes, overflows 32 bits.
     CHECK(names(refused(with(bytes, 68, 0xFFFFFFFFu)), "bid_count=4294967295"));
     CHECK(names(refused(with(bytes, 72, 0x10000001u)), "ask_count=268435457"));
 }
@@ -152,7 +153,7 @@ TEST(an_order_keeps_prices_below_zero) {
     CHECK(names(refused(with(bytes, 56, std::uint8_t{1})), "event_type=1"));
 }
 
-TEST(an_event_that_is_used_again_keeps_nothing_of_the_one_before) {
+TEST(a_reused_event_keeps_nothing_of_the_previous_one) {
     Bytes snapshot(market::kSnapshotHeadBytes + 16);
     const format::Level level{10, 2};
     std::memcpy(market::begin_snapshot(snapshot.data(), kHead, 0, 1), &level, sizeof level);
@@ -175,9 +176,9 @@ TEST(an_event_that_is_used_again_keeps_nothing_of_the_one_before) {
     }
 }
 
-// Every byte of an order's event made every other: the short way takes exactly what the long one
-// does.
-TEST(an_order_is_decoded_the_short_way_exactly_where_it_is_right) {
+// Changes every byte of an order's event to every other value: the short decoder takes exactly what
+// the long one does.
+TEST(the_short_decoder_takes_exactly_the_valid_orders) {
     std::size_t taken = 0;
     for (const auto type : {format::L3Type::add, format::L3Type::reset}) {
         const Bytes right = order_of(type);
@@ -266,7 +267,7 @@ TEST(every_field_of_a_diff_that_breaks_a_rule_is_named) {
     CHECK(names(refused(with(bytes, kDiff + 28, std::uint16_t{2})), "bid_count=2"));
     CHECK(names(refused(with(bytes, kDiff + 30, std::uint16_t{0})), "ask_count=0"));
     CHECK(names(refused(with(bytes, 4, 127u)), "seq=12"));
-    // The same kind said twice, and padding, are no errors.
+    // A repeated kind, and padding, are no errors.
     CHECK_EQ(refused(with(bytes, kDiff + 26, std::uint16_t{1})), "accepted");
     for (const std::size_t padding : {2u, 3u, 9u, 20u, 23u, 60u, 63u})
         CHECK_EQ(refused(with(bytes, padding, std::uint8_t{0xFF})), "accepted");
@@ -286,7 +287,7 @@ TEST(every_length_that_is_too_short_or_too_long_is_refused) {
     }
 }
 
-TEST(another_type_is_no_book_event_and_no_trade) {
+TEST(another_type_is_neither_a_book_event_nor_a_trade) {
     const Bytes bytes = diff_of({}, {});
     RecordView record = record_of(bytes);
     record.type_id = 0x1001;
@@ -353,7 +354,7 @@ TEST(levels_of_a_batch_are_counted_and_copied) {
     CHECK_EQ(headers[1].seq, 12);
 }
 
-// As by a file that is written to between the count and the copy.
+// As in a file that is written to between the count and the copy.
 TEST(levels_beyond_what_was_counted_are_refused) {
     const Bytes one = diff_of({{10, 1}, {9, 2}}, {{11, 3}});
     BatchColumns batch;

@@ -1,5 +1,5 @@
-// Small queues whose payloads hold complete records of this queue and of others, as images to be
-// mutated: closed cleanly, or copied while the writer was in them.
+// Small queues whose payloads contain complete records of this queue and of others, as images to be
+// mutated: closed cleanly, or copied while the writer was open.
 #pragma once
 
 #include <fcntl.h>
@@ -87,7 +87,7 @@ inline std::string index_name(std::uint64_t id) {
     return Layout{""}.index(static_cast<std::uint32_t>(id)).substr(1);
 }
 
-// Makes the directory hold these files and no others.
+// Makes the directory contain exactly these files.
 inline void restore(const std::string& root, const Files& files) {
     for (const std::string& name : tapewire::list_directory(root)) {
         if (name[0] != '.' && name != "readers" && !files.contains(name))
@@ -130,7 +130,7 @@ struct Image {
     std::string text;
 };
 
-// The record that was just read, at its place.
+// The record that was just read, with its position.
 inline Original original(const Reader& reader, const RecordView& record) {
     const auto offset = static_cast<std::uint64_t>(record.payload - (*record.owner)->data()) -
                         format::kRecordHeaderBytes;
@@ -147,7 +147,7 @@ inline std::string raw_bytes(const RecordView& record) {
                        format::record_bytes(record.payload_len));
 }
 
-// With a key from the generator, so that a run can be repeated; a Writer takes a random one.
+// With a key from the generator, so that runs are reproducible; a Writer chooses a random one.
 inline void create_queue(const std::string& root, const Geometry& geometry, bool sparse) {
     const Layout layout{root};
     fs::remove_all(root);
@@ -172,7 +172,7 @@ class ImageBuilder {
         : scratch_(scratch), random_(random), here_(scratch / "build") {}
 
     Image build() {
-        make_strangers();
+        make_foreign_records();
         image_.sparse = random_.one_in(2);
         image_.geometry = {kSmallest, random_.one_in(3) ? random_.below(1000) : 0,
                            random_.bits() | 1};
@@ -196,8 +196,8 @@ class ImageBuilder {
     }
 
   private:
-    // Records of another queue with a key, and of one without.
-    void make_strangers() {
+    // Makes records of another queue with a key, and of one without.
+    void make_foreign_records() {
         for (const std::uint64_t key : {random_.bits() | 1, std::uint64_t{0}}) {
             create_queue(scratch_ / "stranger", {kSmallest, 0, key}, false);
             Writer writer(scratch_ / "stranger", quiet_options(4096));
@@ -216,7 +216,7 @@ class ImageBuilder {
         return result;
     }
 
-    // Of random bytes, or of records one after the other, at places where a search looks for them.
+    // Random bytes, or consecutive records, at offsets where a search looks for them.
     std::string payload() {
         const std::uint64_t bytes = random_.one_in(8) ? 0 : random_.below(most_bytes_);
         if (random_.one_in(3)) return text(bytes);
@@ -258,7 +258,7 @@ class ImageBuilder {
             return;
         }
         if (random_.one_in(2)) leave_unfinished(writer);
-        // The session that follows, if any, finds what a kill leaves.
+        // The next session, if any, finds what a kill leaves.
         const Files left = files_here(true);
         writer.close();
         restore(here_, left);
@@ -277,7 +277,7 @@ class ImageBuilder {
         }
     }
 
-    // A reservation, filled and not committed.
+    // Leaves a reservation that is filled and not committed.
     void leave_unfinished(Writer& writer) {
         const std::string bytes = random_.of(embeddable_) + random_.of(embeddable_);
         const auto at = Control::open(Layout{here_}, false).position();
@@ -300,7 +300,7 @@ class ImageBuilder {
         }
     }
 
-    // Workers write these two kinds of files at times of their own; an image has what was surely
+    // Workers write these two kinds of files asynchronously; an image contains what was certainly
     // there.
     void remember_checkpoint() { checkpoint_ = get(Layout{here_}.tail_checkpoint()); }
     void remember_indexes() {
@@ -327,7 +327,7 @@ class ImageBuilder {
             try {
                 if (!reader.next(record)) break;
             } catch (const Error& e) {
-                // Numbers of records that a kill took, after a close that recorded them.
+                // Sequence numbers that a kill lost, after a close that recorded them.
                 if (e.code != Errc::gap_detected) throw;
                 continue;
             }

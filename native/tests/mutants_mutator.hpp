@@ -1,4 +1,4 @@
-// One random change of an image: what a disk, a stray write or a copied file can do to it.
+// One random change of an image, as a disk, a stray write or a copied file can cause it.
 #pragma once
 
 #include "mutants_images.hpp"
@@ -42,7 +42,7 @@ class Mutator {
     std::uint64_t any_segment() { return random_.from_to(0, image_.last_segment); }
     const Original* any_record() {
         if (image_.originals.empty()) return nullptr;
-        // Every fourth is one of the last.
+        // Every fourth is one of the last records.
         const std::size_t n = image_.originals.size();
         return &image_.originals[random_.one_in(4)
                                      ? n - 1 - random_.below(std::min<std::size_t>(n, 3))
@@ -116,7 +116,7 @@ class Mutator {
             touch("zero tail", r->at).replace(r->at.offset, n, n, '\0');
         }
     }
-    // A place in any segment, as it is in the image.
+    // A header for any place in any segment of the image.
     std::string any_header() {
         const std::uint64_t offset = 64 * random_.from_to(1, kSmallest / 64 - 1);
         if (const Original* r = any_record(); r != nullptr && !random_.one_in(3)) {

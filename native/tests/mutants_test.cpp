@@ -2,8 +2,8 @@
 // they report and what recovery leaves is compared with the records that were written.
 //
 // TAPEWIRE_MUTANTS is the number of mutants, TAPEWIRE_MUTANT_SEED the seed of the run (both
-// decimal). A failed claim prints `image:mutant`; TAPEWIRE_MUTANT_ONLY=image:mutant repeats that
-// one.
+// decimal). A failed claim prints `image:mutant`; TAPEWIRE_MUTANT_ONLY=image:mutant repeats only
+// that one.
 #include "mutants_mutator.hpp"
 
 namespace {
@@ -14,7 +14,7 @@ using namespace mutants;
 
 struct Damage {
     Position from;
-    Position to;  // where reading went on; kEverywhere: nowhere
+    Position to;  // where reading resumed; kEverywhere: nowhere
     Errc code;
     std::string what;
 };
@@ -64,7 +64,8 @@ ReaderOptions spinning() {
     return options;
 }
 
-// To the end, past all damage; at most one record where `until` is met.
+// Reads to the end, past all damage, or to the first record with a sequence number of at least
+// `until`.
 Reading read_on(Reader& reader, std::optional<std::uint64_t> until = std::nullopt) {
     Reading reading;
     for (int turns = 0;; ++turns) {
@@ -180,7 +181,7 @@ class Trial {
         claim(true, when, "");
     }
 
-    // Nothing that could prove it is left: after a kill, the last bytes may be those of an append
+    // Nothing is left that could prove it: after a kill, the last bytes may be those of an append
     // that was not finished, and no sync has covered them.
     bool cannot_be_known(const Original& lost) const {
         if (!image_.killed || lost.at < image_.synced) return false;
@@ -203,8 +204,8 @@ class Trial {
         claim(true, "before recovery", "");
     }
 
-    // Hints, checkpoint, index and end mark decide nothing about records that are there. (After an
-    // unfinished append a hint that is too high may as well be right, and the header lost.)
+    // Hints, checkpoint, index and end mark decide nothing about existing records. (After an
+    // unfinished append a hint that is too high may also be correct, and the header lost.)
     void check_marks(const Reading& reading) {
         if (!mutant_.marks_only) return;
         claim(reading.shown.size() == image_.originals.size(), "marks alone", reading.text());
@@ -304,7 +305,7 @@ class Trial {
                   " instead of " + std::to_string(first.offset));
     }
 
-    // By a writer, or for speed by the bytes that one would store.
+    // Appends through a writer or, for speed, by storing the bytes that a writer would store.
     std::optional<Original> append_one(std::uint64_t next_seq, Position end) {
         const std::string payload = "appended " + name_;
         const std::uint64_t time = 1'000'000'000;
@@ -341,7 +342,7 @@ class Trial {
         return made;
     }
 
-    // Claims 1 to 4, of the repaired log.
+    // Claims 1 to 4, for the repaired log.
     void check_after(const Original& appended, bool everything, bool reported,
                      const std::string& lines) {
         const Reading after = read_queue(root_);

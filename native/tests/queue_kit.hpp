@@ -1,4 +1,4 @@
-// What the tests of the queue share: a scratch folder, appending and reading in one call each, a
+// What the tests of the queue share: a scratch directory, appending and reading in one call each, a
 // crash image of a live queue, and waiting for another thread to catch up.
 #pragma once
 
@@ -35,7 +35,7 @@ using tapewire::queue::WriterOptions;
 
 constexpr std::uint64_t kSmallest = 8192;  // segment_bytes: 127 units of 64 bytes for records
 
-// A folder that goes with its scope; in memory where there is such a place.
+// A directory that is removed with its scope; in memory if possible.
 class Scratch {
   public:
     Scratch() {
@@ -113,13 +113,13 @@ inline std::vector<std::uint64_t> numbers(const std::vector<Seen>& records) {
     return result;
 }
 
-// What a kill at this moment would leave behind: the files as they are now, nothing closed.
+// What a kill at this moment would leave: the files as they are now, nothing closed.
 inline std::string crash_image(const std::string& root) {
     const std::string image = root + ".image";
     fs::remove_all(image);
     fs::create_directories(image + "/readers");
     for (const auto& entry : fs::recursive_directory_iterator(root)) {
-        // A worker gives its temporary file another name at any time; a kill leaves either.
+        // A worker may rename its temporary file at any time; a kill leaves either name.
         std::error_code gone;
         if (entry.is_regular_file(gone)) {
             fs::copy_file(entry.path(), image / entry.path().lexically_relative(root), gone);
@@ -153,7 +153,7 @@ bool throws(Errc code, Call&& call) {
     return false;
 }
 
-// Polls until another thread has caught up; false after a time that no healthy run needs.
+// Polls until another thread has caught up; returns false after longer than any healthy run needs.
 template <class Predicate>
 bool eventually(Predicate&& predicate) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);

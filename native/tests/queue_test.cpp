@@ -1,4 +1,4 @@
-// The queue as a whole: what goes in comes out, through rolls, restarts, kills, damage and seeks.
+// The complete queue: what is appended is read, through rolls, restarts, kills, damage and seeks.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -84,14 +84,14 @@ TEST(a_batch_is_the_same_as_its_records_one_by_one) {
         CHECK(records[i].payload == rows.substr(i * 100, 100));
 }
 
-TEST(a_batch_that_cannot_fit_whole_is_not_appended_at_all) {
+TEST(a_batch_that_does_not_fit_completely_is_not_appended) {
     const Scratch tmp;
     WriterOptions options = small();
     options.max_segments = 2;
     Writer writer(tmp / "q", options);
     const std::string row(4000, 'r');
     tapewire::queue::BatchRows batch;
-    batch.count = 6;  // two to a segment
+    batch.count = 6;  // two per segment
     batch.base = reinterpret_cast<const std::byte*>(row.data());
     batch.row_bytes = 4000;
     CHECK(throws(Errc::queue_full, [&] { writer.batch_fits(batch); }));
@@ -132,7 +132,7 @@ TEST(a_second_writer_is_refused) {
 
 // ---- reservations -------------------------------------------------------------------------------
 
-TEST(an_aborted_reservation_leaves_nothing_behind) {
+TEST(an_aborted_reservation_leaves_nothing) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
     Reader reader(tmp / "q", ReaderOptions{});
@@ -172,15 +172,15 @@ TEST(a_batch_is_refused_while_a_reservation_is_open) {
 
 // ---- rolling ------------------------------------------------------------------------------------
 
-// The segment that the worker prepares is taken once, however the two threads meet: a second one of
-// the same number would be written over the first.
+// The prepared segment is taken once, however the two threads meet: a second one with the same id
+// would overwrite the first.
 TEST(a_segment_is_prepared_once) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
     const std::string payload(8064, 'p');
     for (std::uint64_t i = 0; i < 1500; ++i) {
         CHECK(writer.make_room(payload.size()));
-        // The segment stays empty for a while, as it does under a reservation.
+        // The segment stays empty for a while, as it does during a reservation.
         const std::int64_t until = tapewire::mono_ns() + static_cast<std::int64_t>(i % 8) * 10'000;
         while (tapewire::mono_ns() < until) {
         }
@@ -191,7 +191,7 @@ TEST(a_segment_is_prepared_once) {
     CHECK(numbers(read_all(tmp / "q")) == count_to(1500));
 }
 
-TEST(the_first_roll_after_opening_needs_no_luck_with_require_prealloc) {
+TEST(the_first_roll_after_opening_always_succeeds_with_require_prealloc) {
     const Scratch tmp;
     WriterOptions options = small();
     options.require_prealloc = true;
@@ -203,7 +203,7 @@ TEST(the_first_roll_after_opening_needs_no_luck_with_require_prealloc) {
     CHECK(numbers(read_all(tmp / "q")) == count_to(20));
 }
 
-TEST(a_full_queue_says_so_and_goes_on_when_the_readers_have_committed) {
+TEST(a_full_queue_is_reported_and_continues_after_the_readers_commit) {
     const Scratch tmp;
     WriterOptions options = small();
     options.max_segments = 3;
@@ -218,14 +218,14 @@ TEST(a_full_queue_says_so_and_goes_on_when_the_readers_have_committed) {
     CHECK(!writer.make_room(payload.size()));
     CHECK(throws(Errc::queue_full, [&] { append(writer, payload); }));
     CHECK_EQ(drain(reader).size(), 3u);
-    reader.commit();  // in the third segment: the first two may go
+    reader.commit();  // in the third segment: the first two may be deleted
     CHECK_EQ(append(writer, payload), 3u);
     CHECK_EQ(Layout{tmp / "q"}.segments().front(), 2u);
 }
 
 // ---- restarts, kills and damage -----------------------------------------------------------------
 
-TEST(a_reopened_writer_goes_on_after_the_last_number) {
+TEST(a_reopened_writer_continues_after_the_last_number) {
     const Scratch tmp;
     std::uint64_t n = 0;
     for (int session = 0; session < 10; ++session) {
@@ -320,8 +320,8 @@ TEST(damage_costs_the_records_it_hit_and_no_other) {
     }
 }
 
-// A payload may hold the bytes of some other queue's record, and the writer may be killed while it
-// copies them in.
+// A payload may contain the bytes of another queue's record, and the writer may be killed while it
+// copies them.
 TEST(a_copy_of_a_record_in_an_unfinished_payload_is_not_a_record) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
@@ -343,7 +343,7 @@ TEST(a_copy_of_a_record_in_an_unfinished_payload_is_not_a_record) {
     CHECK(numbers(read_all(image)) == count_to(2));
 }
 
-TEST(a_missing_short_or_wrong_checkpoint_changes_nothing) {
+TEST(a_missing_short_or_invalid_checkpoint_changes_nothing) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
     const std::vector<Seen> written = fill(writer, 100, 700);
@@ -383,15 +383,14 @@ TEST(seek_seq_finds_every_number_with_and_without_indexes) {
     }
 }
 
-TEST(seek_time_finds_the_first_record_at_which_the_tape_had_reached_it) {
+TEST(seek_time_finds_the_first_record_at_which_the_log_had_reached_it) {
     const Scratch tmp;
     WriterOptions options = small();
     options.index_stride = 2;
     Writer writer(tmp / "q", options);
     std::vector<std::uint64_t> times;
     for (std::uint64_t i = 0; i < 200; ++i) {
-        times.push_back(1000 + 10 * i -
-                        (i % 5 == 0 ? 300 : 0));  // now and then the clock jumps back
+        times.push_back(1000 + 10 * i - (i % 5 == 0 ? 300 : 0));  // sometimes the clock jumps back
         append(writer, std::string(200, 't'), times.back());
     }
     Reader reader(tmp / "q", ReaderOptions{});
@@ -406,7 +405,7 @@ TEST(seek_time_finds_the_first_record_at_which_the_tape_had_reached_it) {
     }
 }
 
-TEST(seek_end_stands_behind_everything) {
+TEST(seek_end_moves_after_the_last_record) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
     fill(writer, 100, 200);
@@ -419,7 +418,7 @@ TEST(seek_end_stands_behind_everything) {
     CHECK_EQ(drain(reader).size(), 101u);
 }
 
-TEST(an_index_with_impossible_entries_is_passed_over) {
+TEST(an_index_with_invalid_entries_is_ignored) {
     using tapewire::format::SeekIndexEntry;
     using tapewire::format::SeekIndexHeader;
     const std::uint64_t beyond[] = {~std::uint64_t{63}, ~std::uint64_t{127}, std::uint64_t{1} << 63,
@@ -484,7 +483,7 @@ TEST(retention_deletes_what_every_reader_has_committed_past_and_its_index) {
     CHECK_EQ(drain(reader).size(), 2u);
 }
 
-TEST(a_queue_that_nobody_reads_loses_nothing) {
+TEST(a_queue_without_readers_loses_nothing) {
     const Scratch tmp;
     WriterOptions options = small();
     options.retention.enabled = true;
@@ -496,7 +495,7 @@ TEST(a_queue_that_nobody_reads_loses_nothing) {
     CHECK_EQ(read_all(tmp / "q").size(), 20u);
 }
 
-TEST(a_reader_resumes_behind_what_it_committed) {
+TEST(a_reader_resumes_after_what_it_committed) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
     fill(writer, 50, 500);
@@ -510,12 +509,12 @@ TEST(a_reader_resumes_behind_what_it_committed) {
         for (int i = 0; i < 8; ++i, ++expected)
             CHECK(reader.next(record) && record.seq == expected);
         reader.commit();
-        CHECK(reader.next(record));  // read, not committed: it comes again
+        CHECK(reader.next(record));  // read, not committed: it is read again
         CHECK(throws(Errc::reader_already_active, [&] { Reader other(tmp / "q", named); }));
     }
 }
 
-TEST(a_reader_whose_segments_are_gone_is_told_where_to_go_on) {
+TEST(a_reader_whose_segments_are_gone_learns_where_to_resume) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
     for (int i = 0; i < 6; ++i) append(writer, std::string(8064, 'r'));
@@ -525,7 +524,7 @@ TEST(a_reader_whose_segments_are_gone_is_told_where_to_go_on) {
     for (std::uint32_t id = 0; id < 4; ++id) fs::remove(Layout{tmp / "q"}.segment(id));
     try {
         reader.next(record);
-        CHECK(!"a missing segment was passed over");
+        CHECK(!"a missing segment was skipped");
     } catch (const Error& e) {
         CHECK(e.code == Errc::segment_missing);
         CHECK_EQ(e.numbers[2], 4u);

@@ -1,9 +1,9 @@
-// A reader that registers beside a writer that deletes: whichever of the two is stopped or killed
-// in the middle, no segment goes that a reader has chosen, and neither waits for the other for
-// ever.
+// A reader that registers while a writer deletes segments: whichever of the two is stopped or
+// killed in between, no segment is deleted that a reader has chosen, and neither waits indefinitely
+// for the other.
 //
-// Readers that are to be stopped or killed live in a process of their own: this program, run with
-// the arguments `register ROOT`.
+// Readers that are stopped or killed are in a process of their own: this program, run with the
+// arguments `register ROOT`.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -36,12 +36,12 @@ WriterOptions deleting(std::int64_t reader_ttl_ns) {
     return options;
 }
 
-// One record a segment.
+// One record per segment.
 void append_segments(Writer& writer, int count) {
     for (int i = 0; i < count; ++i) append(writer, std::string(8064, 'r'));
 }
 
-// Lets retention go as far as it may.
+// Lets retention delete as far as possible.
 void read_and_commit_all(Reader& reader) {
     RecordView record;
     while (reader.next(record)) {
@@ -56,8 +56,8 @@ bool noted(Writer& writer, const std::string& text) {
     });
 }
 
-// Stands still in the middle of registering: it has chosen its place and not written it yet. Once
-// told to go on, it ends with 0 when it could register and read what it had chosen.
+// Stops in the middle of registering: it has chosen its position and not written it yet. After
+// SIGCONT it returns 0 if it could register and read what it had chosen.
 int register_and_stop(const std::string& root) {
     try {
         Reader reader(root, named(kName));
@@ -87,7 +87,7 @@ class Newcomer {
     Newcomer& operator=(const Newcomer&) = delete;
 
     bool stopped_while_registering() const { return pid_ > 0; }
-    int go_on() {
+    int resume_and_wait() {
         int status = 0;
         ::kill(pid_, SIGCONT);
         const bool ended = ::waitpid(pid_, &status, 0) == pid_ && WIFEXITED(status);
@@ -107,7 +107,7 @@ class Newcomer {
 
 }  // namespace
 
-// The queue is full, so that every make_room is a pass of retention, here and now.
+// The queue is full, so that every make_room runs a pass of retention immediately.
 TEST(a_reader_stopped_while_it_registers_keeps_what_it_has_chosen) {
     const Scratch tmp;
     WriterOptions options = deleting(60 * kSecondNs);
@@ -122,20 +122,20 @@ TEST(a_reader_stopped_while_it_registers_keeps_what_it_has_chosen) {
     read_and_commit_all(quick);
     CHECK(!writer.make_room(8064));
 
-    // A pass that listed the names just before this one was made knows of it by the lock alone.
+    // A pass that listed the names just before this one was created knows of it only by the lock.
     const std::string meta = layout.reader_meta(kName);
     fs::rename(meta, meta + ".aside");
     CHECK(!writer.make_room(8064));
     CHECK_EQ(layout.segments().front(), 0u);
     fs::rename(meta + ".aside", meta);
 
-    CHECK_EQ(newcomer.go_on(), 0);
+    CHECK_EQ(newcomer.resume_and_wait(), 0);
     CHECK(!writer.make_room(8064));  // now by its position, until it is stale
     fs::remove(meta);
     CHECK(writer.make_room(8064));
 }
 
-// The other way round: who comes in the middle of a pass chooses among what the pass leaves.
+// The other order: a reader that comes in the middle of a pass chooses from what the pass leaves.
 TEST(a_reader_that_comes_during_a_retention_pass_chooses_after_it) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
@@ -155,8 +155,7 @@ TEST(a_reader_that_comes_during_a_retention_pass_chooses_after_it) {
     }
     fs::remove(layout.segment(0));
     pass.release();
-    const bool in_time =
-        mono_ns() - begin < kSecondNs;  // later, and it has rightly stopped waiting
+    const bool in_time = mono_ns() - begin < kSecondNs;  // later, it has stopped waiting
     coming.join();
     if (in_time) {
         CHECK_EQ(chosen.load(), 1u);
@@ -178,8 +177,8 @@ TEST(a_reader_stopped_while_it_registers_is_not_waited_for_longer_than_a_stale_o
     read_and_commit_all(quick);
     CHECK(eventually([&] { return layout.segments().front() >= 5; }));
     CHECK(noted(writer, "registering for too long"));
-    // Its first segment is mapped, so that record is still its own; the file is not.
-    CHECK_EQ(newcomer.go_on(), 0);
+    // Its first segment is mapped, so it still has that record; the file is gone.
+    CHECK_EQ(newcomer.resume_and_wait(), 0);
 }
 
 TEST(a_reader_killed_while_it_registers_holds_nothing_back_once_it_is_stale) {
@@ -194,11 +193,11 @@ TEST(a_reader_killed_while_it_registers_holds_nothing_back_once_it_is_stale) {
         if (!CHECK(newcomer.stopped_while_registering())) return;
         newcomer.kill();
     }
-    CHECK(FolderLock(layout.readers(), LOCK_EX, kSecondNs));  // the lock went with its holder
+    CHECK(FolderLock(layout.readers(), LOCK_EX, kSecondNs));  // the lock is free
     append_segments(writer, 4);
     read_and_commit_all(quick);
     CHECK(eventually([&] { return layout.segments().front() >= 5; }));
-    // And the name is free for the next one.
+    // The name is free for the next one, too.
     Reader next(tmp / "q", named(kName));
     CHECK(!next.resume_committed());
     next.register_position();
@@ -220,8 +219,8 @@ TEST(a_reader_opens_beside_a_retention_pass_that_does_not_end) {
     reader.commit();
 }
 
-// Both at full speed: the one chooses the first segment there is, the other deletes it as soon as
-// it may.
+// Both at full speed: one chooses the first segment that exists, the other deletes it as soon as
+// possible.
 TEST(readers_that_come_while_segments_go_never_miss_one) {
     const Scratch tmp;
     Writer writer(tmp / "q", deleting(60 * kSecondNs));

@@ -68,7 +68,7 @@ void append_event(Writer& writer, const std::string& payload, std::uint64_t time
     }
 }
 
-// `count` records of two markets in turn, one nanosecond apart.
+// `count` records alternating between two markets, one nanosecond apart.
 void write_tape(const std::string& root, std::uint64_t count) {
     Writer writer(root, small());
     for (std::uint64_t n = 0; n < count; ++n) {
@@ -124,7 +124,7 @@ TEST(only_added_markets_are_shown) {
     CHECK_EQ(engine.markets().size(), 1u);
 }
 
-TEST(run_stops_behind_each_limit) {
+TEST(run_stops_at_each_limit) {
     Scratch scratch;
     write_tape(scratch / "q", 500);
     Reader reader(scratch / "q", ReaderOptions{});
@@ -149,7 +149,7 @@ TEST(run_stops_behind_each_limit) {
     CHECK_EQ(engine.records(), 500u);
 }
 
-TEST(a_snapshot_gives_the_same_book_and_the_rest_of_the_tape_the_same_hash) {
+TEST(a_snapshot_gives_the_same_book_and_the_rest_of_the_log_the_same_hash) {
     Scratch scratch;
     write_tape(scratch / "q", 300);
     Reader reader(scratch / "q", ReaderOptions{});
@@ -162,7 +162,7 @@ TEST(a_snapshot_gives_the_same_book_and_the_rest_of_the_tape_the_same_hash) {
         files.push_back(replay::encode_snapshot(*market->book,
                                                 {market->venue_id, market->market_id, 149, 149}));
     }
-    Reader again(scratch / "q", ReaderOptions{});  // from the start: what is known is passed over
+    Reader again(scratch / "q", ReaderOptions{});  // from the start: known records are skipped
     Engine warm(again, EngineOptions{});
     for (const auto& file : files) {
         auto loaded = replay::decode_snapshot(file, book::Options{}, false);
@@ -197,7 +197,7 @@ TEST(a_cut_or_flipped_snapshot_is_refused) {
         for (int bit = 0; bit < 8; ++bit) {
             auto flipped = file;
             flipped[n] ^= std::byte{1} << bit;
-            // Without bit 0 of flags there is no check of the header: the rest must still agree.
+            // Without bit 0 of flags the header has no check: the rest must still be consistent.
             if (n == 88 && bit == 0) continue;
             CHECK(refused(flipped));
         }

@@ -1,8 +1,7 @@
 // A writer that two threads share, as the Python binding lets them: the fast path under one lock
 // (there the GIL), every slow call under a second one that is taken first. A reservation is filled
-// under neither, and committed as a slow call, since another thread may be rolling. A commit
-// outside of the second lock meets a roll once in a very long while: it is ThreadSanitizer that
-// sees it at once.
+// under neither lock, and committed as a slow call, since another thread may be rolling. A commit
+// outside the second lock would very rarely meet a roll, but ThreadSanitizer detects it at once.
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -19,7 +18,7 @@ class SharedWriter {
     explicit SharedWriter(const std::string& root, const WriterOptions& options)
         : writer_(root, options) {}
 
-    // False while a reservation is open.
+    // Returns false while a reservation is open.
     bool append(const std::string& payload) {
         for (;;) {
             {
@@ -52,7 +51,7 @@ class SharedWriter {
     }
 
   private:
-    // Others find no room meanwhile, and wait for the slow lock.
+    // Suspends the fast path: appends of other threads do not fit, and wait for the slow lock.
     class SlowCall {
       public:
         explicit SlowCall(SharedWriter& shared) : shared_(shared), slow_(shared.slow_) {
@@ -79,7 +78,7 @@ TEST(a_reservation_is_committed_beside_the_rolls_of_another_thread) {
     constexpr std::uint64_t kSegmentBytes = 256 * 1024;
     constexpr int kReservations = 200;
     const Scratch tmp;
-    // Two of them fill a segment, so that every second record of either thread rolls.
+    // Two of them fill a segment, so that every second record of either thread causes a roll.
     const std::string placed(100'000, 'p'), appended(110'000, 'a');
     std::atomic<std::uint64_t> appends{0};
     {
@@ -94,7 +93,7 @@ TEST(a_reservation_is_committed_beside_the_rolls_of_another_thread) {
         for (int i = 0; i < kReservations; ++i) {
             const std::uint64_t before = appends;
             shared.append_in_place(placed);
-            while (appends == before) std::this_thread::yield();  // a lock of C++ is not fair
+            while (appends == before) std::this_thread::yield();  // a C++ lock is not fair
         }
         done = true;
         other.join();

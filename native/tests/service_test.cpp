@@ -1,5 +1,5 @@
-// The process's service threads: no poke is lost, nothing runs after it was removed, and clients
-// may come and go from many threads at once.
+// The service threads of the process: no poke is lost, nothing runs after it was removed, and many
+// threads may add and remove clients at once.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -133,8 +133,8 @@ TEST(clients_come_and_go_from_many_threads_while_others_are_poked) {
     for (const auto& m : missed) CHECK_EQ(m.load(), 0u);
 }
 
-// The thread leaves with the last client and a new one is started with the next: the two meet
-// often.
+// The thread ends with the last client and a new one is started with the next: the two often
+// coincide.
 TEST(the_last_client_leaves_while_the_next_one_arrives) {
     Service service("test");
     std::vector<std::thread> threads;
@@ -152,7 +152,7 @@ TEST(the_last_client_leaves_while_the_next_one_arrives) {
     for (std::thread& thread : threads) thread.join();
 }
 
-// Two writers and their readers at once, all of whose work is done by the same few threads.
+// Two writers and their readers at once, all served by the same few threads.
 TEST(queues_open_and_close_while_others_work) {
     const kit::Scratch tmp;
     std::vector<std::thread> threads;

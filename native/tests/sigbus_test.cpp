@@ -1,5 +1,5 @@
-// Bus errors in memory that is not ours, of two threads at once: each reaches the handler that was
-// there before, which repairs it.
+// Bus errors in foreign memory, in two threads at once: each reaches the handler that was installed
+// before, which repairs it.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -22,7 +22,7 @@ constexpr std::size_t kPage = 4096;
 constexpr int kThreads = 2;
 std::atomic<int> inside{0};
 
-// Repairs the page, as the handler of a virtual machine does; stays until all threads are in it.
+// Repairs the page, as the handler of a virtual machine does; returns when all threads are in it.
 void repair(int, siginfo_t* info, void*) {
     inside.fetch_add(1);
     const std::int64_t deadline = tapewire::mono_ns() + 10'000'000'000;
@@ -40,7 +40,7 @@ void install(void (*handler)(int, siginfo_t*, void*)) {
     ::sigaction(SIGBUS, &action, nullptr);
 }
 
-// A page whose file was cut short: a load from it is a bus error.
+// A page whose file was truncated: a load from it is a bus error.
 const volatile char* cut_short(const std::string& path) {
     const tapewire::File file(path, O_RDWR | O_CREAT);
     file.resize(kPage);
@@ -54,7 +54,7 @@ TEST(two_threads_with_bus_errors_elsewhere_both_reach_the_handler_before_ours) {
     install(repair);
     const tapewire::File own(scratch / "own", O_RDWR | O_CREAT);
     own.resize(kPage);
-    const tapewire::Mapping map(own, kPage, tapewire::Mapping::Access::read_only);  // ours in front
+    const tapewire::Mapping map(own, kPage, tapewire::Mapping::Access::read_only);  // our handler
     const std::array foreign{cut_short(scratch / "a"), cut_short(scratch / "b")};
     std::array<std::thread, kThreads> threads;
     std::atomic<int> loaded{0};

@@ -1,5 +1,5 @@
-// What is seen from outside while a writer and readers are at work, and clearing up behind the
-// dead.
+// The status as seen from outside while a writer and readers run, and cleaning up after dead
+// processes.
 #include "tapewire/queue/status.hpp"
 
 #include <algorithm>
@@ -53,12 +53,12 @@ TEST(every_place_of_a_segment_is_counted_alike_from_the_index_a_mark_and_the_sta
         }
         mark = by_mark.mark;
     }
-    // Inside a record: that one is not done with.
+    // Inside a record: that record is not counted as done.
     CHECK_EQ(count_records(layout, geometry, *segment, 64 + 192 + 64, std::nullopt, 0).mark.records,
              1u);
 }
 
-TEST(looking_beside_a_writer_never_goes_back_and_ends_right) {
+TEST(the_status_beside_a_writer_never_goes_back_and_ends_exact) {
     const Scratch scratch;
     const std::string root = scratch / "q";
     Writer writer(root, small());
@@ -79,7 +79,7 @@ TEST(looking_beside_a_writer_never_goes_back_and_ends_right) {
             if (look.readers.size() != 1) break;
             CHECK(look.readers[0].lag_records.value_or(0) >= lag);
             lag = look.readers[0].lag_records.value_or(0);
-            CHECK_EQ(lag, last + 1);  // it never commits, and numbers begin at 0
+            CHECK_EQ(lag, last + 1);  // it never commits, and sequence numbers begin at 0
         }
     });
     for (int i = 0; i < 20000; ++i)
@@ -106,7 +106,7 @@ TEST(a_clean_close_takes_the_name_out_of_the_lock) {
     CHECK(!look_at_writer_lock(layout).owner.has_value());
 }
 
-TEST(upkeep_needs_a_queue_that_nobody_writes_and_clears_up_behind_the_dead) {
+TEST(upkeep_needs_a_queue_without_a_writer_and_cleans_up_after_the_dead) {
     const Scratch scratch;
     const std::string root = scratch / "q";
     Writer writer(root, small());
@@ -142,7 +142,7 @@ TEST(a_reader_is_removed_when_it_is_dead_and_has_not_come_back) {
     CHECK(throws(Errc::invalid_name, [&] { remove_reader(root, "../r", std::nullopt); }));
 }
 
-TEST(an_index_that_lies_is_named) {
+TEST(a_false_index_is_named) {
     const Scratch scratch;
     const std::string root = scratch / "q";
     {

@@ -1,10 +1,10 @@
 // Publish, wait, wake, with real threads and a real futex: parked readers through rolls of every
-// shape, and writers that come and go under them. The model beside this file proves the order of
-// loads and stores; this shows that the code keeps it.
+// shape, and writers that stop and restart. The model in model/ proves the order of loads and
+// stores; this shows that the code keeps it.
 //
 // Readers wait in long slices and do not spin, so that a lost wake-up shows: as a reader that has
 // not caught up within the time that `eventually` allows, or as a sleep that ended only because a
-// parked reader looks again by itself.
+// parked reader checks again by itself.
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -21,7 +21,7 @@ using tapewire::format::Stat;
 namespace {
 
 constexpr std::int64_t kLongNs = 30'000'000'000;
-constexpr std::int64_t kOverslept = 900'000'000;  // a parked reader looks again after a second
+constexpr std::int64_t kOverslept = 900'000'000;  // a parked reader checks again after a second
 
 class ParkedReader {
   public:
@@ -70,7 +70,7 @@ class ParkedReader {
     std::thread thread_;
 };
 
-// Sometimes at once, sometimes after the readers have had time to fall asleep.
+// Sometimes returns at once, sometimes after the readers have had time to fall asleep.
 void stagger(std::uint64_t i) {
     const std::int64_t until = tapewire::mono_ns() + static_cast<std::int64_t>(i % 16) * 3'000;
     while (tapewire::mono_ns() < until) {
@@ -140,7 +140,7 @@ TEST(the_first_append_of_a_restarted_writer_wakes_a_parked_reader) {
     CHECK(reader.oversleeps() <= 1);
 }
 
-TEST(a_reader_parked_in_a_segment_that_was_left_empty_handed_proceeds) {
+TEST(a_reader_parked_in_a_segment_that_was_left_without_a_record_proceeds) {
     // The predecessor published the next segment and died before its first record.
     const Scratch tmp;
     {
@@ -155,7 +155,7 @@ TEST(a_reader_parked_in_a_segment_that_was_left_empty_handed_proceeds) {
     CHECK(eventually([&] { return reader.seen() == 2; }));
 }
 
-TEST(a_reader_that_went_away_asleep_costs_one_wake_in_all) {
+TEST(a_reader_that_ended_asleep_costs_one_wake_in_total) {
     const Scratch tmp;
     Writer writer(tmp / "q", small());
     {
@@ -163,7 +163,7 @@ TEST(a_reader_that_went_away_asleep_costs_one_wake_in_all) {
         options.wait_ns = 0;
         Reader reader(tmp / "q", options);
         CHECK(reader.wait(1'000'000) ==
-              WaitOutcome::not_yet);  // leaves the flag behind, as a kill would
+              WaitOutcome::not_yet);  // leaves the flag set, as a kill would
     }
     for (int i = 0; i < 20'000; ++i) append(writer, "x");
     CHECK(stat(writer, Stat::wakes) <= 1);

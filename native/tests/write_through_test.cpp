@@ -1,8 +1,8 @@
-// File::write_through on a disk that fails in the middle of it: the records stay in the page cache.
+// File::write_through on a disk that fails halfway: the records stay in the page cache.
 //
 // `pwrite` is replaced here, for files opened with O_DIRECT: the first call writes one page, the
-// second fails. Before it does, it drops what is left of the span, as a direct write drops cached
-// pages: the disk under them holds zeros.
+// second fails. Before it fails, it drops the rest of the span from the cache, as a direct write
+// does; the disk has zeros there.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -89,7 +89,7 @@ TEST(a_write_that_fails_half_way_leaves_the_records_in_the_page_cache) {
 }
 
 // A queue of another implementation may have segments of any multiple of 64 bytes.
-TEST(a_file_whose_length_is_no_multiple_of_a_page_keeps_its_length) {
+TEST(a_file_whose_length_is_not_a_multiple_of_a_page_keeps_its_length) {
     const Directory directory;
     const std::string path = directory.path + "/segment";
     std::vector<char> records(2 * kPage + 192);

@@ -1,4 +1,4 @@
-// What other threads see of where a writer is, while it rolls.
+// What other threads see of the position of a writer while it rolls.
 #include <atomic>
 #include <string>
 #include <thread>
@@ -28,7 +28,7 @@ TEST(the_count_of_bytes_written_never_falls) {
         }
     });
     constexpr std::uint64_t kRecords = 6000;
-    const std::string payload(4000, 'x');  // 4096 bytes with its header: one a segment
+    const std::string payload(4000, 'x');  // 4096 bytes with its header: one per segment
     for (std::uint64_t n = 0; n < kRecords; ++n) append(writer, payload);
     stop = true;
     watcher.join();

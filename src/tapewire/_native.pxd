@@ -83,7 +83,8 @@ cdef extern from "tapewire/cursor.hpp" namespace "tapewire":
         bint refused
         bint at_end
 
-    Walked for_each_record(Cursor&, RecordCallback, void*, size_t, int64_t) except +raise_python_error nogil
+    Walked for_each_record(Cursor&, RecordCallback, void*, size_t,
+                           int64_t) except +raise_python_error nogil
 
 cdef extern from *:
     """

@@ -64,22 +64,28 @@ cdef extern from "tapewire/arrow.hpp":
         void (*release)(ArrowArrayStream*) noexcept nogil
     ctypedef shared_ptr[const BatchColumns] ColumnsRef "tapewire::ColumnsRef"
     void export_schema "tapewire::export_schema"(const ColumnsRef&, ArrowSchema*) except +
-    void export_array "tapewire::export_array"(const ColumnsRef&, size_t, size_t, ArrowArray*) except +
-    void export_stream "tapewire::export_stream"(const ColumnsRef&, size_t, size_t, ArrowArrayStream*) except +
+    void export_array "tapewire::export_array"(const ColumnsRef&, size_t, size_t,
+                                               ArrowArray*) except +
+    void export_stream "tapewire::export_stream"(const ColumnsRef&, size_t, size_t,
+                                                 ArrowArrayStream*) except +
 
 cdef extern from *:
     """
     #include "tapewire/cursor.hpp"
     // Cython cannot express a unique_ptr to an array of pointers.
-    static const std::byte* tw_payload(const tapewire::BatchColumns& c, size_t i) { return c.payload[i]; }
-    static uint32_t tw_payload_len(const tapewire::BatchColumns& c, size_t i) { return c.payload_len[i]; }
+    static const std::byte* tw_payload(const tapewire::BatchColumns& c, size_t i) {
+        return c.payload[i];
+    }
+    static uint32_t tw_payload_len(const tapewire::BatchColumns& c, size_t i) {
+        return c.payload_len[i];
+    }
     static const void* tw_seq(const tapewire::BatchColumns& c) { return c.seq.get(); }
     static const void* tw_time(const tapewire::BatchColumns& c) { return c.timestamp_ns.get(); }
     static const void* tw_type(const tapewire::BatchColumns& c) { return c.type_id.get(); }
     static const void* tw_flags(const tapewire::BatchColumns& c) { return c.flags.get(); }
     static const void* tw_source(const tapewire::BatchColumns& c) { return c.source.get(); }
-    // The stride of the payloads [from, to), if it is the same for all and they are in one mapping; else 0.
-    // -1: not all have `size` bytes.
+    // The stride of the payloads [from, to), if it is the same for all and they are in one mapping;
+    // else 0. -1: not all have `size` bytes.
     static int64_t tw_stride(const tapewire::BatchColumns& c, size_t from, size_t to, size_t size) {
         for (size_t i = from; i < to; ++i)
             if (c.payload_len[i] != size) return -1;
@@ -90,7 +96,8 @@ cdef extern from *:
             if (c.payload[i] - c.payload[i - 1] != stride) return 0;
         return stride;
     }
-    static void tw_gather(const tapewire::BatchColumns& c, size_t from, size_t to, size_t size, void* into) {
+    static void tw_gather(const tapewire::BatchColumns& c, size_t from, size_t to, size_t size,
+                          void* into) {
         char* at = static_cast<char*>(into);
         for (size_t i = from; i < to; ++i, at += size) memcpy(at, c.payload[i], size);
     }
@@ -178,16 +185,17 @@ cdef class Keeper:
 
 cdef extern from *:
     """
-    // A view of a view shares the managed buffer: one allocation instead of two. The new view's own
-    // Py_buffer, whose shape is inside the object, is then narrowed to the payload, as slicing does.
+    // A view of a view shares the managed buffer: one allocation instead of two. The new view's
+    // own Py_buffer, whose shape is inside the object, is then narrowed to the payload, as slicing
+    // does.
     static inline void tw_narrow(PyObject* view, const void* data, Py_ssize_t size) {
         Py_buffer* b = PyMemoryView_GET_BUFFER(view);
         b->buf = (void*)data;
         b->len = size;
         b->shape[0] = size;
     }
-    // Whether this view can be reused without its only owner noticing: no other reference, buffer or weak
-    // reference leads to it. If so, prepares it for that.
+    // Whether this view can be reused without its only owner noticing: no other reference, buffer
+    // or weak reference leads to it. If so, prepares it for that.
     static inline int tw_take_back(PyObject* view) {
     #ifdef Py_GIL_DISABLED
         return 0;
@@ -290,8 +298,9 @@ cdef class Record:
         if not isinstance(other, Record):
             return NotImplemented
         cdef Record o = <Record> other
-        return (self.seq == o.seq and self.timestamp_ns == o.timestamp_ns and self.type_id == o.type_id
-                and self.flags == o.flags and self.payload == o.payload)
+        return (self.seq == o.seq and self.timestamp_ns == o.timestamp_ns
+                and self.type_id == o.type_id and self.flags == o.flags
+                and self.payload == o.payload)
 
     __hash__ = None
 
@@ -299,8 +308,9 @@ cdef class Record:
         cdef bytes head = bytes(self.payload[:16])
         more = "…" if self._size > 16 else ""
         source = f" source={self.source!r}" if self.source is not None else ""
-        return (f"<Record{source} seq={self.seq} timestamp_ns={self.timestamp_ns} type_id=0x{self.type_id:04X} "
-                f"flags=0x{self.flags:04X} payload={self._size} bytes {head!r}{more}>")
+        return (f"<Record{source} seq={self.seq} timestamp_ns={self.timestamp_ns} "
+                f"type_id=0x{self.type_id:04X} flags=0x{self.flags:04X} "
+                f"payload={self._size} bytes {head!r}{more}>")
 
 
 @cython.no_gc

@@ -230,7 +230,8 @@ cdef class CursorReader:
         `follow` it waits there for more records, at most `timeout` seconds at a time. It also ends
         when the reader is closed.
         """
-        cdef uint64_t most = <uint64_t> -1 if max_records is None else _count("max_records", max_records)
+        cdef uint64_t most = (
+            <uint64_t> -1 if max_records is None else _count("max_records", max_records))
         cdef uint64_t seen = 0
         _deadline(0, timeout)
         self._check()

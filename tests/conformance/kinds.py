@@ -57,23 +57,23 @@ class QueueKind:
             "empty_payload",  # a record may have no bytes
             "out_of_order_times",
             "mapped",  # payloads are views into mapped files
-            "path",  # the log is a folder that `open_log` recognises
+            "path",  # the log is a directory that `open_log` recognises
         }
     )
 
     def create(self, where):
-        return QueueLog(where, segment_bytes=8192)  # a few dozen records roll
+        return QueueLog(where, segment_bytes=8192)  # rolls after a few dozen records
 
     def open_reader(self, where, types=None):
         return tw.open_log(where, types=types)
 
     def discard(self, where):
-        """Remove the log's files under its readers."""
+        """Remove the files of the log while readers have it open."""
         shutil.rmtree(where)
 
 
 class FanInKind(QueueKind):
-    """A fan-in of one queue: it can do what its source can, but for seeking by number."""
+    """A fan-in of one queue: it can do what its source can, except seek by sequence number."""
 
     name = "fan-in"
     caps = (QueueKind.caps - {"seek_seq"}) | {"source"}

@@ -38,7 +38,7 @@ def test_payload_bytes_are_those_of_all_payloads_and_of_a_slice(log, batch):
 
 
 @needs()
-def test_a_column_is_made_once(batch):
+def test_a_column_is_created_once(batch):
     assert batch.seq is batch.seq
 
 
@@ -52,7 +52,7 @@ def test_len_index_and_iteration_agree_with_what_was_appended(log, batch):
 
 
 @needs()
-def test_an_index_outside_raises(batch):
+def test_an_index_out_of_range_raises(batch):
     for wrong in (len(batch), -len(batch) - 1, 10**9):
         with pytest.raises(IndexError):
             batch[wrong]
@@ -129,7 +129,7 @@ def quotes(count):
 
 
 @needs()
-def test_view_gives_one_row_a_record(log, read):
+def test_view_has_one_row_per_record(log, read):
     rows = quotes(400)  # through rolls: the payloads are gathered
     for row in rows:
         log.append(row.tobytes())
@@ -176,7 +176,7 @@ def test_view_of_records_that_are_not_evenly_spaced_is_gathered(log, read):
 
 
 @needs()
-def test_view_of_a_slice_begins_at_its_start(log, read):
+def test_view_of_a_slice_starts_at_its_start(log, read):
     rows = quotes(20)
     for row in rows:
         log.append(row.tobytes())
@@ -210,5 +210,5 @@ def test_view_refuses_python_objects(log, read):
 
 
 @needs()
-def test_repr_says_how_many_and_which(batch):
+def test_repr_has_the_count_and_the_range(batch):
     assert repr(batch) == "<Batch of 300 records, seq 0 … 299>"

@@ -104,7 +104,7 @@ def test_records_of_other_types_do_not_leave_it_readable(log, read):
 
 
 @needs("wait")
-def test_the_native_waiter_exists_only_while_somebody_asked(log, read):
+def test_the_native_waiter_exists_only_while_it_is_used(log, read):
     before = waiter_threads()
     reader = read()
     log.fill(1)
@@ -122,7 +122,7 @@ def test_the_native_waiter_exists_only_while_somebody_asked(log, read):
 
 
 @needs("wait", "live")
-def test_async_for_gives_what_is_there_and_what_comes(log, read):
+def test_async_for_yields_existing_and_new_records(log, read):
     log.fill(400)
 
     async def main():
@@ -154,7 +154,7 @@ def test_a_long_backlog_does_not_starve_other_tasks(log, read):
         seen = 0
         async for _ in read():
             seen += 1
-            assert sum(range(2_000)) == 1_999_000  # some 20 µs of work: 40 ms in all
+            assert sum(range(2_000)) == 1_999_000  # about 20 µs of work: 40 ms in all
             if seen == 2_000:
                 break
         other.cancel()
@@ -239,7 +239,7 @@ def test_async_for_over_a_closed_reader_ends(log, read):
 
 
 @needs("wait")
-def test_an_iteration_that_is_dropped_leaves_no_descriptor(log, read):
+def test_a_dropped_iteration_leaves_no_descriptor(log, read):
     async def main(reader):
         iteration = aiter(reader)
         with pytest.raises(TimeoutError):

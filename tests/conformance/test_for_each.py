@@ -55,7 +55,7 @@ def test_every_field_reaches_a_compiled_callback(log, read):
 
 
 @needs()
-def test_a_compiled_callback_stops_the_walk_by_false(log, read):
+def test_a_compiled_callback_stops_the_walk_by_returning_false(log, read):
     log.fill(100)
     totals = np.zeros(1, TOTALS)
     totals["stop_at"] = 10
@@ -83,7 +83,7 @@ sched_yield.restype = ctypes.c_int
 def wait_for_another_thread(seq, timestamp_ns, type_id, flags, payload, size, data):
     told_and_seen = numba.carray(data, (2,), np.int64)
     for _ in range(20_000_000):
-        sched_yield()  # foreign code: the word is loaded anew behind it
+        sched_yield()  # foreign code: the word is loaded again after it
         if told_and_seen[0] != 0:
             told_and_seen[1] = 1
             return True
@@ -169,12 +169,12 @@ def too_short(seq):
     [
         too_short,
         ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0),
-        ctypes.CDLL(None).getpid,  # says nothing of its arguments
-        RECORD_CALLBACK(),  # points nowhere
+        ctypes.CDLL(None).getpid,  # does not declare its arguments
+        RECORD_CALLBACK(),  # a null pointer
         ctypes.PYFUNCTYPE(RECORD_CALLBACK._restype_, *RECORD_CALLBACK._argtypes_)(lambda *_: True),
     ],
 )
-def test_a_callback_of_another_shape_is_refused(log, read, fn):
+def test_a_callback_with_another_signature_is_refused(log, read, fn):
     log.fill(1)
     reader = read()
     with pytest.raises(TypeError, match="must be declared as bool"):
@@ -183,7 +183,7 @@ def test_a_callback_of_another_shape_is_refused(log, read, fn):
 
 
 @needs()
-def test_what_cannot_be_called_is_refused(log, read):
+def test_an_object_that_is_not_callable_is_refused(log, read):
     with pytest.raises(TypeError, match="callable"):
         read().for_each(42)
 
@@ -198,7 +198,7 @@ def test_data_must_be_writable_and_for_compiled_code(log, read):
 
 @needs("wait")
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
-def test_a_timeout_that_cannot_be_is_refused_before_the_first_record(log, read, timeout):
+def test_an_invalid_timeout_is_refused_before_the_first_record(log, read, timeout):
     log.fill(1)
     reader = read()
     with pytest.raises(ValueError, match="timeout"):

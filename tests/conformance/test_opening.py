@@ -32,7 +32,7 @@ def test_open_log_takes_types(log):
 
 
 @needs("path")
-def test_open_log_reads_a_log_that_nobody_writes(log):
+def test_open_log_reads_a_log_without_a_writer(log):
     log.fill(5)
     log.close()
     with tw.open_log(log.where) as reader:
@@ -52,7 +52,7 @@ def test_open_log_leaves_no_trace(log):
 
 
 @needs()
-def test_caps_are_what_the_kind_promises(kind, log, read):
+def test_caps_are_those_of_the_kind(kind, log, read):
     reader = read()
     assert reader.caps == kind.caps
     assert isinstance(reader.caps, frozenset)
@@ -60,12 +60,12 @@ def test_caps_are_what_the_kind_promises(kind, log, read):
 
 
 @needs()
-def test_a_reader_has_every_verb_of_the_protocol(read):
+def test_a_reader_has_every_method_of_the_protocol(read):
     assert isinstance(read(), tw.Reader)
 
 
 @needs()
-def test_an_empty_log_gives_nothing(read):
+def test_an_empty_log_has_no_records(read):
     reader = read()
     assert reader.next() is None
     assert list(reader) == []
@@ -83,7 +83,7 @@ def test_what_is_appended_to_an_empty_log_is_seen(log, read):
 
 
 @needs()
-def test_a_log_goes_on_where_it_was_closed(kind, tmp):
+def test_a_log_continues_where_it_was_closed(kind, tmp):
     with kind.create(tmp / "log") as log:
         log.fill(150)
         model = log.model

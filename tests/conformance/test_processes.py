@@ -42,7 +42,7 @@ def by_each(reader):
 
 @needs("live", "wait")
 @pytest.mark.parametrize("how", [by_next, by_batch, by_each])
-def test_a_reader_sees_every_record_of_another_process_once_and_whole(kind, tmp, how):
+def test_a_reader_sees_every_record_of_another_process_once_and_complete(kind, tmp, how):
     with Child(APPENDER, kind.name, tmp / "log", COUNT) as child:
         child.expect("ready")
         with kind.open_reader(tmp / "log") as reader:
@@ -56,7 +56,7 @@ def test_a_reader_sees_every_record_of_another_process_once_and_whole(kind, tmp,
 
 
 @needs("live", "wait", "seek_seq", "seek_time")
-def test_seeks_are_right_while_another_process_appends(kind, tmp):
+def test_seeks_are_correct_while_another_process_appends(kind, tmp):
     with Child(APPENDER, kind.name, tmp / "log", COUNT) as child:
         child.expect("ready")
         with kind.open_reader(tmp / "log") as reader:

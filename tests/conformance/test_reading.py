@@ -10,7 +10,7 @@ MANY = 500  # through several rolls
 
 
 @needs()
-def test_next_gives_every_record_in_order_and_then_none(log, read):
+def test_next_returns_every_record_in_order_and_then_none(log, read):
     log.fill(MANY)
     reader = read()
     got = []
@@ -20,7 +20,7 @@ def test_next_gives_every_record_in_order_and_then_none(log, read):
 
 
 @needs()
-def test_next_at_the_end_is_none_again_and_again(log, read):
+def test_next_at_the_end_is_none_every_time(log, read):
     log.fill(1)
     reader = read()
     reader.next()
@@ -28,13 +28,13 @@ def test_next_at_the_end_is_none_again_and_again(log, read):
 
 
 @needs()
-def test_iteration_gives_what_is_there_and_then_stops(log, read):
+def test_iteration_yields_existing_records_and_then_stops(log, read):
     log.fill(MANY)
     assert entries(read()) == log.model
 
 
 @needs("live")
-def test_iteration_can_be_taken_up_again_when_there_is_more(log, read):
+def test_iteration_can_be_resumed_when_there_is_more(log, read):
     log.fill(3)
     reader = read()
     assert entries(reader) == log.model
@@ -43,13 +43,13 @@ def test_iteration_can_be_taken_up_again_when_there_is_more(log, read):
 
 
 @needs()
-def test_read_batch_gives_the_same_records(log, read):
+def test_read_batch_returns_the_same_records(log, read):
     log.fill(MANY)
     assert entries(read().read_batch(MANY + 1)) == log.model
 
 
 @needs()
-def test_read_batch_in_pieces_gives_the_same_records(log, read):
+def test_read_batch_in_pieces_returns_the_same_records(log, read):
     log.fill(MANY)
     reader = read()
     got = []
@@ -83,7 +83,7 @@ def test_read_batch_refuses_a_negative_size_and_takes_nothing(log, read):
 
 
 @needs()
-def test_for_each_sees_every_record_and_says_how_many(log, read):
+def test_for_each_sees_every_record_and_returns_the_count(log, read):
     log.fill(MANY)
     seen = []
     assert read().for_each(lambda record: seen.append(entry(record))) == MANY
@@ -91,7 +91,7 @@ def test_for_each_sees_every_record_and_says_how_many(log, read):
 
 
 @needs()
-def test_for_each_stops_when_told_false_and_goes_on_behind(log, read):
+def test_for_each_stops_on_false_and_continues_after_that_record(log, read):
     log.fill(10)
     reader = read()
     assert reader.for_each(lambda record: record.seq != log.model[3].seq) == 4
@@ -99,7 +99,7 @@ def test_for_each_stops_when_told_false_and_goes_on_behind(log, read):
 
 
 @needs()
-def test_for_each_takes_only_false_for_stop(log, read):
+def test_for_each_stops_only_on_false(log, read):
     log.fill(10)
     answers = iter([None, 0, "", [], True, None, None, None, None, None])
     assert read().for_each(lambda record: next(answers)) == 10
@@ -120,7 +120,7 @@ def test_for_each_of_no_records_calls_nothing(log, read):
 
 
 @needs()
-def test_an_error_in_for_each_comes_through_and_the_reader_goes_on(log, read):
+def test_an_error_in_for_each_propagates_and_the_reader_continues(log, read):
     log.fill(5)
     reader = read()
 
@@ -147,7 +147,7 @@ def test_types_shows_only_those_types(log, read, wanted):
 
 @needs("types")
 @pytest.mark.parametrize("wrong", [0xFFFF, -1, 65536])
-def test_types_refuses_what_is_no_type(log, read, wrong):
+def test_types_refuses_invalid_types(log, read, wrong):
     with pytest.raises(tw.InvalidTypeId):
         read(types={1, wrong})
 
@@ -189,7 +189,7 @@ def test_position_moves_with_every_record_and_not_at_the_end(log, read):
 
 
 @needs()
-def test_two_readers_stand_where_each_of_them_has_got_to(log, read):
+def test_two_readers_have_separate_positions(log, read):
     log.fill(6)
     one, two = read(), read()
     one.read_batch(4)
@@ -198,7 +198,7 @@ def test_two_readers_stand_where_each_of_them_has_got_to(log, read):
 
 
 @needs("skip_damaged")
-def test_skip_damaged_passes_over_nothing_where_nothing_is_damaged(log, read):
+def test_skip_damaged_skips_nothing_if_nothing_is_damaged(log, read):
     log.fill(3)
     reader = read()
     assert reader.skip_damaged().bytes == 0
@@ -207,7 +207,7 @@ def test_skip_damaged_passes_over_nothing_where_nothing_is_damaged(log, read):
 
 
 @needs()
-def test_a_closed_reader_raises_and_closes_twice(log, read):
+def test_a_closed_reader_raises_and_can_be_closed_again(log, read):
     log.fill(1)
     reader = read()
     reader.close()
@@ -224,7 +224,7 @@ def test_a_closed_reader_raises_and_closes_twice(log, read):
 
 
 @needs()
-def test_a_reader_is_a_context_manager_with_a_telling_repr(kind, log):
+def test_a_reader_is_a_context_manager_with_a_descriptive_repr(kind, log):
     log.fill(2)
     with kind.open_reader(log.where) as reader:
         reader.next()

@@ -29,14 +29,14 @@ def test_a_record_has_the_fields_it_was_appended_with(log, read):
 
 @needs("timestamp_ns")
 @pytest.mark.parametrize("time", [0, 1, 2**63 - 1])
-def test_times_from_the_epoch_to_the_end_of_int64_come_back(log, read, time):
+def test_times_from_the_epoch_to_the_end_of_int64_are_read_back(log, read, time):
     log.append(timestamp_ns=time)
     assert read().next().timestamp_ns == time
 
 
 @needs("type_id", "flags")
 @pytest.mark.parametrize(("type_id", "flags"), [(0, 0), (0xFFFE, 0xFF00)])
-def test_the_lowest_and_highest_type_and_flags_come_back(log, read, type_id, flags):
+def test_the_lowest_and_highest_type_and_flags_are_read_back(log, read, type_id, flags):
     log.append(type_id=type_id, flags=flags)
     record = read().next()
     assert (record.type_id, record.flags) == (type_id, flags)
@@ -44,7 +44,7 @@ def test_the_lowest_and_highest_type_and_flags_come_back(log, read, type_id, fla
 
 @needs()
 @pytest.mark.parametrize("size", [1, 2, 63, 64, 65, 127, 128, 1000, 4096])
-def test_payloads_of_every_size_come_back(log, read, size):
+def test_payloads_of_every_size_are_read_back(log, read, size):
     payload = np.random.default_rng(size).bytes(size)
     log.append(payload)
     log.append(b"behind")
@@ -54,7 +54,7 @@ def test_payloads_of_every_size_come_back(log, read, size):
 
 
 @needs("empty_payload")
-def test_a_record_of_no_bytes_is_a_record(log, read):
+def test_a_record_without_bytes_is_a_record(log, read):
     log.append(b"")
     log.append(b"x")
     log.append(b"")
@@ -82,7 +82,7 @@ def test_every_payload_of_one_record_is_the_same_memory(log, read):
 
 
 @needs("mapped")
-def test_the_payload_lies_in_a_mapped_file_of_the_log(log, read):
+def test_the_payload_is_in_a_mapped_file_of_the_log(log, read):
     log.append(b"abcd" * 20)
     record = read().next()
     at = address(record.payload)
@@ -91,7 +91,7 @@ def test_the_payload_lies_in_a_mapped_file_of_the_log(log, read):
         found = [pattern.match(line.rstrip("\n")) for line in maps]
     holding = [m for m in found if m and int(m[1], 16) <= at < int(m[2], 16)]
     assert [str(log.where) in m[4] for m in holding] == [True]
-    assert holding[0][3].startswith("r--s")  # the kernel, too, refuses a write
+    assert holding[0][3].startswith("r--s")  # the kernel refuses a write, too
 
 
 @needs()

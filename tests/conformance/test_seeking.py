@@ -1,4 +1,4 @@
-"""seek_seq, seek_time, seek_start, seek_end: return values and where the next record comes from."""
+"""seek_seq, seek_time, seek_start, seek_end: return values and the next record."""
 
 import datetime as dt
 
@@ -16,7 +16,7 @@ def rest(reader):
 
 
 @needs("seek_seq")
-def test_seek_seq_to_each_number_stands_at_it(log, read):
+def test_seek_seq_to_each_number_moves_to_it(log, read):
     log.fill(MANY)
     reader = read()
     for expected in log.model[::7]:
@@ -34,7 +34,7 @@ def test_seek_seq_goes_backwards_too(log, read):
 
 
 @needs("seek_seq")
-def test_seek_seq_beyond_the_end_is_false_and_at_the_end(log, read):
+def test_seek_seq_past_the_end_is_false_and_moves_to_the_end(log, read):
     log.fill(MANY)
     reader = read()
     assert reader.seek_seq(log.model[-1].seq + 1) is False
@@ -44,7 +44,7 @@ def test_seek_seq_beyond_the_end_is_false_and_at_the_end(log, read):
 
 
 @needs("seek_seq", "live")
-def test_after_a_seek_beyond_the_end_the_next_record_appended_is_read(log, read):
+def test_after_a_seek_past_the_end_the_next_record_appended_is_read(log, read):
     log.fill(5)
     reader = read()
     reader.seek_seq(log.model[-1].seq + 100)
@@ -53,7 +53,7 @@ def test_after_a_seek_beyond_the_end_the_next_record_appended_is_read(log, read)
 
 
 @needs("seek_seq")
-def test_seek_seq_before_the_first_record_stands_at_the_first(log, read):
+def test_seek_seq_before_the_first_record_moves_to_the_first(log, read):
     log.fill(3)
     reader = read()
     list(reader)
@@ -63,7 +63,7 @@ def test_seek_seq_before_the_first_record_stands_at_the_first(log, read):
 
 @needs("seek_seq")
 @pytest.mark.parametrize("wrong", [-1, 2**64])
-def test_seek_seq_refuses_what_is_no_number_and_stays(log, read, wrong):
+def test_seek_seq_refuses_an_invalid_number_and_does_not_move(log, read, wrong):
     log.fill(3)
     reader = read()
     reader.next()
@@ -75,7 +75,7 @@ def test_seek_seq_refuses_what_is_no_number_and_stays(log, read, wrong):
 
 
 @needs("seek_time")
-def test_times_beyond_what_a_log_can_hold_are_its_start_and_its_end(log, read):
+def test_times_out_of_the_range_of_a_log_are_its_start_and_its_end(log, read):
     log.fill(3)
     reader = read()
     assert reader.seek_time(-(2**70)) is True
@@ -85,7 +85,7 @@ def test_times_beyond_what_a_log_can_hold_are_its_start_and_its_end(log, read):
 
 
 @needs("seek_time")
-def test_seek_time_to_each_time_stands_at_it(log, read):
+def test_seek_time_to_each_time_moves_to_it(log, read):
     log.fill(MANY)
     reader = read()
     for expected in log.model[::11]:
@@ -94,7 +94,7 @@ def test_seek_time_to_each_time_stands_at_it(log, read):
 
 
 @needs("seek_time")
-def test_seek_time_between_two_records_stands_at_the_later(log, read):
+def test_seek_time_between_two_records_moves_to_the_later(log, read):
     log.fill(MANY)
     reader = read()
     assert reader.seek_time(log.model[100].timestamp_ns + 1) is True
@@ -102,7 +102,7 @@ def test_seek_time_between_two_records_stands_at_the_later(log, read):
 
 
 @needs("seek_time")
-def test_seek_time_before_the_first_record_stands_at_the_first(log, read):
+def test_seek_time_before_the_first_record_moves_to_the_first(log, read):
     log.fill(MANY)
     reader = read()
     for time in (0, -1, log.model[0].timestamp_ns - 1):
@@ -112,7 +112,7 @@ def test_seek_time_before_the_first_record_stands_at_the_first(log, read):
 
 
 @needs("seek_time")
-def test_seek_time_beyond_the_last_record_is_false_and_at_the_end(log, read):
+def test_seek_time_past_the_last_record_is_false_and_moves_to_the_end(log, read):
     log.fill(MANY)
     reader = read()
     assert reader.seek_time(log.model[-1].timestamp_ns + 1) is False
@@ -122,7 +122,7 @@ def test_seek_time_beyond_the_last_record_is_false_and_at_the_end(log, read):
 
 
 @needs("seek_time", "out_of_order_times")
-def test_seek_time_stands_where_the_tape_first_reached_the_time(log, read):
+def test_seek_time_moves_to_where_the_log_first_reached_the_time(log, read):
     rng = np.random.default_rng(5)
     for offset in rng.integers(0, 1000, MANY):
         log.append(bytes(60), timestamp_ns=BASE_NS + int(offset))
@@ -174,7 +174,7 @@ def test_seek_time_takes_every_form_of_a_time(log, read, time):
 @pytest.mark.parametrize(
     "naive", [dt.datetime(2024, 3, 1, 12), "2024-03-01T12:00:00", "2024-03-01"], ids=repr
 )
-def test_seek_time_refuses_a_time_without_a_zone_and_stays(log, read, naive):
+def test_seek_time_refuses_a_time_without_a_zone_and_does_not_move(log, read, naive):
     log.fill(3)
     reader = read()
     reader.next()
@@ -185,7 +185,7 @@ def test_seek_time_refuses_a_time_without_a_zone_and_stays(log, read, naive):
 
 @needs("seek_time")
 @pytest.mark.parametrize("wrong", [None, 1.5, True, b"2024-03-01T12:00:00Z", dt.date(2024, 3, 1)])
-def test_seek_time_refuses_what_is_no_time(log, read, wrong):
+def test_seek_time_refuses_an_invalid_time(log, read, wrong):
     with pytest.raises(TypeError):
         read().seek_time(wrong)
 
@@ -200,7 +200,7 @@ def test_seek_start_goes_back_to_the_first_record(log, read):
 
 
 @needs()
-def test_seek_end_goes_behind_the_last_record_and_is_false(log, read):
+def test_seek_end_moves_after_the_last_record_and_is_false(log, read):
     log.fill(MANY)
     reader = read()
     assert reader.seek_end() is False
@@ -229,7 +229,7 @@ def test_in_an_empty_log_every_seek_is_false(log, read):
 
 
 @needs("seek_seq", "live")
-def test_a_reader_that_sought_in_an_empty_log_reads_what_comes(log, read):
+def test_a_reader_that_sought_in_an_empty_log_reads_new_records(log, read):
     reader = read()
     reader.seek_seq(0)
     log.fill(3)

@@ -15,7 +15,7 @@ def test_wait_is_true_at_once_when_there_is_something(log, read):
 
 
 @needs("wait")
-def test_wait_takes_nothing(log, read):
+def test_wait_consumes_nothing(log, read):
     log.fill(2)
     reader = read()
     assert reader.wait(1)
@@ -31,7 +31,7 @@ def test_wait_is_false_after_its_timeout(log, read, timeout):
 
 @needs("wait")
 @pytest.mark.parametrize("timeout", [-1, -0.001, float("nan")])
-def test_wait_refuses_a_timeout_that_cannot_be(log, read, timeout):
+def test_wait_refuses_an_invalid_timeout(log, read, timeout):
     with pytest.raises(ValueError, match="timeout"):
         read().wait(timeout)
 
@@ -59,13 +59,13 @@ def test_wait_releases_the_interpreter(log, read):
 
 
 @needs("wait")
-def test_follow_gives_what_is_there_and_ends_after_its_timeout(log, read):
+def test_follow_yields_existing_records_and_ends_after_its_timeout(log, read):
     log.fill(300)
     assert entries(read().follow(timeout=0)) == log.model
 
 
 @needs("wait", "live")
-def test_follow_goes_on_with_what_comes_later(log, read):
+def test_follow_continues_with_later_records(log, read):
     log.fill(2)
     got = []
     for record in read().follow(timeout=0.05):

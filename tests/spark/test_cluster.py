@@ -30,7 +30,7 @@ import tapewire as tw
 log, marks, go, live = args[1:]
 
 def held(batches):
-    # Under way with rows in hand, and going no further until the test has done its worst.
+    # Holds rows and waits until the test has killed its executor.
     for i, batch in enumerate(batches):
         if i == 0:
             Path(marks, str(uuid.uuid4())).touch()
@@ -157,7 +157,7 @@ def run(cluster, module_tmp):
         killed = [pid for pid in cluster.executors() if cluster.has_worker(pid)]
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
-        # As many marks again: the tasks are under way in executors that took their place.
+        # As many marks again: the tasks run in the executors that replaced them.
         wait_until(lambda: len(list(marks.iterdir())) >= 4 or driver.ended, 150)
         go.touch()
         found = driver.answer()
@@ -167,7 +167,7 @@ def run(cluster, module_tmp):
     )
 
 
-def test_records_are_what_a_reader_reads_though_both_executors_were_killed(run):
+def test_records_are_what_a_reader_reads_even_if_both_executors_were_killed(run):
     assert len(run.killed) == 2
     assert run.attempts == 4 + 2  # the running tasks were run again elsewhere
     assert run.found["count"] == ROWS
@@ -189,7 +189,7 @@ def test_a_live_queue_is_read_anywhere_when_its_files_are_shared(run):
     assert run.found["live shared"] == 1
 
 
-def test_import_refine_and_features_make_what_plain_python_makes(run):
+def test_import_refine_and_features_give_the_results_of_plain_python(run):
     assert run.found["import"] == [2, 0]
     assert run.found["refine"][1] == run.found["features"][1] == 0
     check_jobs(run.folder)

@@ -16,7 +16,7 @@ def log(tmp):
     return segmented_book(tmp, RECORDS)
 
 
-def test_a_damaged_first_header_is_told_or_passed_over(spark, log):
+def test_a_damaged_first_header_is_reported_or_skipped(spark, log):
     tws.register(spark)
     first, second = status(log).segments[:2]
     break_header(first.path)

@@ -13,7 +13,7 @@ from tapewire.demo.simulated import write_capture
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_ctrl_c_ends_a_job_without_a_traceback_and_leaves_nothing_half(tmp, eventually):
+def test_ctrl_c_ends_a_job_without_a_traceback_and_leaves_nothing_incomplete(tmp, eventually):
     capture = write_capture(tmp / "capture.gz", seconds=120)
     ingest.run("binance-spot", [capture], tmp / "archive", price_scale=2, size_scale=3)
     shop = tmp / "out" / "_tapewire" / "features"

@@ -348,7 +348,7 @@ def test_missing_raw_records_are_in_the_ledgers_of_that_day(spark, tmp_path):
     assert summary.counts["gaps"] >= 9
 
 
-def test_a_late_record_of_the_day_before_is_no_gap(spark, tmp_path):
+def test_a_late_record_of_the_day_before_is_not_a_gap(spark, tmp_path):
     rows = raw_rows(2_000, late_every=7)  # some of them are put into the log of the day before
     archive_raw(tmp_path / "raw", rows)
     summary = jobs.refine(spark, tmp_path / "raw", tmp_path / "clean")

@@ -15,7 +15,7 @@ ALLOWED = 0.2
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("work", scale.WORK)
-def test_a_worker_takes_no_more_for_a_tape_eight_times_as_long(work, record_property):
+def test_a_worker_takes_no_more_memory_for_a_log_eight_times_as_long(work, record_property):
     folder = Path(tempfile.gettempdir())  # on a disk, so that it is not measured
     needed = LARGE * scale.GB * (2 if work == "refine" else 1) * 1.2
     if shutil.disk_usage(folder).free < needed:

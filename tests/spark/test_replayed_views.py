@@ -77,7 +77,7 @@ def test_the_schema_is_the_documented_one(source, archive):
     assert [field.name for field in features.schema if field.nullable] == NAMES.split(",")
 
 
-def test_every_feature_that_there_is_can_be_read(source, archive):
+def test_every_existing_feature_can_be_read(source, archive):
     frame = load(source, archive, view="features", sample="1s")
     assert len(frame.columns) == 4 + len(replay.describe_features())
     assert frame.count() > 10

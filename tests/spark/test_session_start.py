@@ -21,7 +21,7 @@ from tapewire import spark as tws
 from tapewire.errors import InvalidOption
 from pyspark import SparkContext
 
-# With a user's own Java option beside ours.
+# With a Java option of the user in addition to ours.
 quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for the sake of the test
 given = {"spark.driver.memory": "600m", "spark.driver.extraJavaOptions": "-Dmine=yes " + quick}
 spark = tws.session("start", master="local[1]", conf=given, ui=True)
@@ -78,7 +78,7 @@ def run(module_tmp):
     )
 
 
-def test_it_says_nothing_but_where_its_page_is_and_errors(run):
+def test_it_prints_only_the_address_of_its_page_and_errors(run):
     assert len(run.err) == 3, "\n".join(run.err)
     page, marker, error = run.err
     assert page == f"Spark UI: {run.facts['page']}"
@@ -91,7 +91,7 @@ def test_its_page_is_on_loopback(run):
     assert run.facts["page"].startswith("http://127.0.0.1:")
 
 
-def test_what_a_user_sets_goes_before_ours_and_beside_it(run):
+def test_settings_of_the_user_override_and_extend_ours(run):
     assert (run.facts["memory"], run.facts["mine"], run.facts["zone"]) == ("600m", "yes", "UTC")
 
 
@@ -99,11 +99,11 @@ def test_its_workers_are_this_interpreter(run):
     assert run.facts["python"] == [sys.executable]
 
 
-def test_it_leaves_the_environment_of_the_process_alone(run):
+def test_it_does_not_change_the_environment_of_the_process(run):
     assert run.facts["environ"] == []
 
 
-def test_a_second_call_gives_the_session_under_way(run):
+def test_a_second_call_returns_the_running_session(run):
     assert run.facts["same"]
     assert run.lines[1] == "7"
 

@@ -60,7 +60,7 @@ def test_what_was_written_is_what_the_source_reads(spark, numbers, tmp):
     assert sorted(read.select(columns).collect()) == sorted(written.select(columns).collect())
 
 
-def test_appending_goes_on_and_overwriting_replaces(numbers, tmp):
+def test_appending_continues_and_overwriting_replaces(numbers, tmp):
     save(numbers(0, 10), tmp)
     save(numbers(10, 20), tmp)
     assert seqs_of(tmp / LOG) == list(range(0, 20, 2))
@@ -82,7 +82,7 @@ def test_other_modes_are_refused(numbers, tmp, mode):
         save(numbers(0, 1), tmp, mode)
 
 
-def test_a_wrong_row_fails_the_write_by_name_and_leaves_nothing(numbers, tmp):
+def test_an_invalid_row_fails_the_write_by_name_and_leaves_nothing(numbers, tmp):
     wrong = numbers(0, 100).withColumn("symbol", F.when(F.col("seq") == 60, "..").otherwise("A"))
     with pytest.raises(PySparkException, match=r"not a valid symbol: symbol='..', row=10 of part"):
         save(wrong, tmp)
@@ -90,13 +90,13 @@ def test_a_wrong_row_fails_the_write_by_name_and_leaves_nothing(numbers, tmp):
     assert os.listdir(tmp / "_tapewire" / "staging") == []
 
 
-def test_a_column_that_cannot_be_is_refused_before_any_task(numbers, tmp):
+def test_an_invalid_column_is_refused_before_any_task(numbers, tmp):
     with pytest.raises(PySparkException, match="the sink has no use for a column: column=mid"):
         save(numbers(0, 1).withColumn("mid", F.lit(1.5)), tmp)
     assert not (tmp / "_tapewire").exists()
 
 
-def test_a_number_twice_fails_the_write_by_log_and_number(numbers, tmp):
+def test_a_duplicated_number_fails_the_write_by_log_and_number(numbers, tmp):
     with pytest.raises(PySparkException, match=rf"seq=6, log={LOG}"):
         save(numbers(0, 10).union(numbers(6, 7)), tmp)
     assert not (tmp / "v1").exists()
@@ -104,7 +104,7 @@ def test_a_number_twice_fails_the_write_by_log_and_number(numbers, tmp):
     assert seqs_of(tmp / LOG) == [0, 2, 4, 6, 8]
 
 
-def test_a_log_that_somebody_writes_is_refused_by_who(numbers, tmp):
+def test_a_log_with_an_active_writer_is_refused_with_its_pid(numbers, tmp):
     save(numbers(0, 2), tmp)
     with (
         tw.open_publisher(tmp / LOG),
@@ -116,7 +116,7 @@ def test_a_log_that_somebody_writes_is_refused_by_who(numbers, tmp):
 
 
 def test_a_task_that_fails_and_is_tried_again_writes_its_rows_once(spark, numbers, tmp):
-    # Under local[N] a task is tried once: so two jobs with one name, the first of which fails.
+    # With local[N] a task is tried once, so this runs two jobs with one name; the first one fails.
     marker = str(tmp / "failed")
 
     def fails_once(batches):
@@ -144,7 +144,7 @@ def test_a_thread_that_registers_writes(spark, numbers, tmp):
     assert seqs_of(tmp / "archive" / LOG) == [0, 2]
 
 
-def test_a_place_that_is_no_archive_is_refused_before_any_task(numbers, tmp):
+def test_a_directory_that_is_not_an_archive_is_refused_before_any_task(numbers, tmp):
     tw.open_publisher(tmp / "md").close()
     with pytest.raises(AnalysisException, match="this is a log, not an archive"):
         save(numbers(0, 1), tmp / "md")
@@ -165,7 +165,7 @@ def test_messages_are_written_by_their_fields_with_their_layout(spark, tmp):
     assert [layout.name for layout in types_file.read(log.path)] == ["CancelOrder"]
 
 
-def test_instruments_are_put_beside_the_logs(numbers, tmp):
+def test_instruments_are_stored_next_to_the_logs(numbers, tmp):
     known = Instruments()
     known.add(Instrument.of("okx", "BTC-USDT", 2, 5))
     (tmp / "raw").mkdir()

@@ -30,7 +30,7 @@ def test_a_real_capture_through_parquet_is_the_same_records(spark, imported, tmp
     archive.select(columns).write.parquet(str(tmp / "table"))
     table = spark.read.parquet(str(tmp / "table"))
     (
-        table.repartition(3, F.col("seq") % 5)  # as far out of order as it gets
+        table.repartition(3, F.col("seq") % 5)  # out of order as far as possible
         .write.format("tapewire")
         .option("instruments", str(imported))
         .mode("append")

@@ -61,7 +61,7 @@ def test_micro_batches_are_appended_in_order_and_each_has_its_manifest(spark, tm
     assert os.listdir(tmp / "out" / "_tapewire" / "staging") == []
 
 
-def test_a_query_goes_on_where_it_stopped(spark, tmp, three_files):
+def test_a_query_resumes_where_it_stopped(spark, tmp, three_files):
     run(spark, tmp)
     put(tmp / "in", 3, rows(range(30, 33)))
     run(spark, tmp)

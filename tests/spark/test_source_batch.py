@@ -56,8 +56,8 @@ def test_records_are_what_a_reader_reads(load, tmp, partitions):
     assert rows(frame) == read_by_reader(queue)
 
 
-def test_records_are_those_that_were_there_while_a_writer_goes_on(load, tmp):
-    """Every read is a prefix of the log, without a hole, while it grows and rolls."""
+def test_records_are_a_prefix_of_the_log_while_a_writer_continues(load, tmp):
+    """Every read is a prefix of the log, without gaps, while it grows and rolls."""
     stop = threading.Event()
     with tw.open_publisher(tmp / "q", segment_bytes=65536, index_stride=16) as writer:
         append(writer, 500, random.Random(1))
@@ -82,7 +82,7 @@ def test_records_are_those_that_were_there_while_a_writer_goes_on(load, tmp):
         assert found == every[: len(found)]
 
 
-def test_while_segments_are_retired_a_read_is_whole_or_says_what_is_gone(load, tmp):
+def test_while_segments_are_retired_a_read_is_complete_or_reports_what_is_gone(load, tmp):
     stop = threading.Event()
     payloads = []
     with (
@@ -145,7 +145,7 @@ def test_a_schema_chooses_columns(spark, tmp):
     assert [row.seq for row in frame.collect()] == list(range(100))
 
 
-def test_a_schema_with_a_column_that_is_not_there_is_told(spark, tmp):
+def test_a_schema_with_an_unknown_column_is_reported(spark, tmp):
     queue = write(tmp / "q", 1)
     frame = spark.read.format("tapewire").schema("price bigint").load(str(queue))
     with pytest.raises(AnalysisException, match="no such column: column=price; available: seq"):
@@ -203,7 +203,7 @@ def test_damage_names_its_segment_through_spark(load, tmp):
     assert "000000001.q at offset" in str(caught.value)
 
 
-def test_damage_is_skipped_and_told_by_gaps(load, tmp):
+def test_damage_is_skipped_and_reported_by_gaps(load, tmp):
     queue = damaged(tmp)
     found = [row.seq for row in load(queue, partitions=4, on_damage="skip").collect()]
     assert found == [n for n in range(189) if n != 93]
@@ -223,19 +223,19 @@ def test_damage_is_skipped_and_told_by_gaps(load, tmp):
         ({"view": "candles"}, "InvalidOption: view must be one of records, messages"),
     ],
 )
-def test_a_wrong_option_is_told_at_load(load, tmp, options, told):
+def test_an_invalid_option_is_reported_at_load(load, tmp, options, told):
     queue = write(tmp / "q", 1)
     with pytest.raises(AnalysisException) as caught:
         load(queue, **options)
     assert told in str(caught.value)
 
 
-def test_a_missing_path_is_told_at_load(load, tmp):
+def test_a_missing_path_is_reported_at_load(load, tmp):
     with pytest.raises(AnalysisException, match=r"no such log: '.*nowhere'"):
         load(tmp / "nowhere")
 
 
-def test_a_folder_that_is_no_log_is_told_at_load(load, tmp):
+def test_a_directory_that_is_not_a_log_is_reported_at_load(load, tmp):
     with pytest.raises(AnalysisException, match="NotALog: there is no log in this directory"):
         load(tmp)
 

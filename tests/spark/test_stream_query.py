@@ -19,7 +19,7 @@ def append(writer, count):
         writer.append(1, b"%d" % writer.next_seq)
 
 
-def test_runs_go_on_where_the_last_one_ended_and_equal_a_batch(spark, tmp):
+def test_runs_resume_where_the_last_one_ended_and_equal_a_batch(spark, tmp):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         append(writer, 500)
         query = Query(spark, tmp / "md", tmp / "checkpoint", reader="q", max_rows=300).run()
@@ -105,14 +105,14 @@ def test_each_view_in_micro_batches_is_that_of_a_batch(spark, market, tmp, asked
         pytest.param({"reader": "../q"}, "not a valid reader", marks=pytest.mark.long),
     ],
 )
-def test_what_is_wrong_is_told_by_the_query(spark, tmp, options, says):
+def test_errors_are_reported_by_the_query(spark, tmp, options, says):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         append(writer, 10)
     with pytest.raises(StreamingQueryException, match=says):
         Query(spark, tmp / "md", tmp / "checkpoint", **options).run()
 
 
-def test_a_damaged_segment_is_named_or_passed_over(spark, tmp):
+def test_a_damaged_segment_is_named_or_skipped(spark, tmp):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         append(writer, 300)
     with tw.open_log(tmp / "md") as reader:

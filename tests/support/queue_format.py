@@ -389,7 +389,7 @@ def parse_records(data, at=64, *, key=0, segment_id=0):
             if not stored.flags & 1 and header["payload_crc"] != zlib.crc32(payload):
                 raise ValueError(f"payload CRC at {at}")
             if any(data[at + 64 + length : end]):
-                raise ValueError(f"padding behind the payload at {at} is not zero")
+                raise ValueError(f"padding after the payload at {at} is not zero")
         out.append(stored)
         at = end
     return out

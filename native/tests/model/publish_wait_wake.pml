@@ -1,33 +1,35 @@
-/* Publish, seal, wait and wake: the order of loads and stores of docs/formats/queue.md, as a model for
- * Spin. What it proves, what it leaves out and how each fault shows: docs/internals/memory-ordering.md.
- * Run by tests/model/test_spin.py.
+/* Publish, seal, wait and wake: the order of loads and stores of docs/formats/queue.md, as a model
+ * for Spin. What it proves, what it leaves out and how each fault shows is in
+ * docs/internals/memory-ordering.md. Run by tests/model/test_spin.py.
  *
- * Spin's own variables are sequentially consistent, so what a machine may reorder is written out. A store
- * enters its thread's buffer, and the process Memory takes it to the memory at any later time:
+ * Spin's own variables are sequentially consistent, so what a machine may reorder is modelled
+ * explicitly. A store enters the buffer of its thread, and the process Memory moves it to the
+ * memory at any later time:
  *
  *   relaxed   before or after the thread's other stores, in any order
  *   release   not before any earlier store of the thread; later ones may still overtake it
  *   seq_cst   as release, and no seq_cst load, fence or read-modify-write of the thread passes it
  *
- * A seq_cst load, fence or read-modify-write therefore waits until its thread's buffer is empty; an acquire
- * load does not. A load sees the memory as it is: no thread here reads a word of its own that may still be
- * in its buffer. Loads are not reordered: every one of the protocol's is acquire or seq_cst.
+ * A seq_cst load, fence or read-modify-write therefore waits until the buffer of its thread is
+ * empty; an acquire load does not. A load sees the memory as it is: no thread here reads a word of
+ * its own that may still be in its buffer. Loads are not reordered: every load of the protocol is
+ * acquire or seq_cst.
  *
- * A futex call has a full barrier in the kernel: it waits for the buffer too. FUTEX_WAIT compares with the
- * memory and falls asleep in one step. Nobody's sleep times out: the real reader looks again after a
- * second, and with that no fault would ever show.
+ * A futex call has a full barrier in the kernel: it waits for the buffer, too. FUTEX_WAIT compares
+ * with the memory and falls asleep in one step. No sleep times out: the real reader checks again
+ * after a second, and with that timeout no fault would ever show.
  *
- * The writer may be killed at any step. A processor does not lose its store buffer with the process: what
- * was stored still drains, and only then does a replacement recover, since taking the lock that the kernel
- * released orders it behind. A dead writer is always replaced: without that, a record whose wake-up died
- * with it is found by the reader's timeout alone.
+ * The writer may be killed at any step. A processor does not lose its store buffer with the
+ * process: what was stored still drains, and a replacement recovers only after that, since taking
+ * the lock that the kernel released orders it later. A dead writer is always replaced: otherwise, a
+ * record whose wake-up died with it is found only by the timeout of the reader.
  */
 
 #ifndef READERS
 #define READERS 2 /* or 1 */
 #endif
 #ifndef RECORDS
-#define RECORDS 3 /* at most; the writer may fall silent after any of them */
+#define RECORDS 3 /* at most; the writer may stop after any of them */
 #endif
 #ifndef DEATHS
 #define DEATHS 1 /* at most */
@@ -39,32 +41,32 @@
 #define HINTS 0 /* 1: also (current_segment, write_offset), and the check that uses them */
 #endif
 #ifndef ENDS
-#define ENDS 0 /* 1: also the recorded end of a segment, a clean close, and the checks that use them */
+#define ENDS 0 /* 1: also the recorded end of a segment, a clean close, and the checks of both */
 #endif
 #define SLOTS 2 /* places for records in a segment; the writer may also roll before it is full */
-/* Each segment that is left holds a record or a PAD, and only a death leaves a PAD. */
+/* Each segment that is left has a record or a PAD, and only a death leaves a PAD. */
 #define SEGMENTS (RECORDS + DEATHS)
 
-/* ---- faults: -DFAULT=NAME puts one back ---- */
-#define FLAG_LOAD_PASSES_COMMIT 1 /* waiters_pending loaded relaxed behind a release commit */
-#define BELL_HEARD_TOO_LATE 2     /* notify_seq loaded after the look for progress */
-#define BELL_BEFORE_COMMIT 3      /* every append rings, and the increment may be seen before the commit */
-#define SEALED_IS_NO_PROGRESS 4   /* the look for progress sees only the old segment's commit word */
+/* ---- faults: -DFAULT=NAME enables one ---- */
+#define FLAG_LOAD_PASSES_COMMIT 1 /* waiters_pending loaded relaxed after a release commit */
+#define BELL_HEARD_TOO_LATE 2     /* notify_seq loaded after the check for progress */
+#define BELL_BEFORE_COMMIT 3      /* every append rings, perhaps visibly before its commit */
+#define SEALED_IS_NO_PROGRESS 4   /* the check for progress reads only the old commit word */
 #define CLEAR_AFTER_BELL 5        /* notify_seq incremented, then waiters_pending cleared */
 #define NO_BELL_AT_OPENING 6      /* a writer opens without ringing */
 #define FLAG_TRUSTED_AT_OPENING 7 /* a writer that opens rings only when waiters_pending is set */
-#define NO_SECOND_LOOK 8          /* SEALED seen: the segment is left without loading the commit again */
-#define FLAG_STORE_IN_BUFFER 9    /* the reader's waiters_pending = 1 is release: its look may pass it */
+#define NO_SECOND_LOOK 8          /* SEALED seen: leaves without loading the commit again */
+#define FLAG_STORE_IN_BUFFER 9    /* waiters_pending = 1 is release: the check may pass it */
 #define COMMIT_BEFORE_BODY 10     /* the commit is relaxed */
 #define SEAL_BEFORE_NEXT 11       /* SEALED set before the next segment has its name */
-#define PAD_WRITTEN_AGAIN 12      /* recovery pads what a predecessor has padded already */
+#define PAD_WRITTEN_AGAIN 12      /* recovery pads what a predecessor has already padded */
 #define OFFSET_BEFORE_COMMIT 13   /* write_offset is relaxed; needs HINTS */
 #define END_BEFORE_COMMIT 14      /* the recorded end is relaxed; needs ENDS */
-#define END_WITHOUT_SECOND_LOOK 15 /* an end beyond this place is damage at once; needs ENDS */
-/* ---- no faults: as right as the original ---- */
+#define END_WITHOUT_SECOND_LOOK 15 /* an end after this place is damage at once; needs ENDS */
+/* ---- not faults: as correct as the original ---- */
 #define EVERY_APPEND_RINGS 16 /* BELL_BEFORE_COMMIT, but with the increment after the commit */
-#define NO_BELL_AT_SEAL 17    /* a sleeper learns of the seal with the next record */
-#define END_KEPT_AT_OPENING 18 /* a writer appends past the end that its predecessor recorded; needs ENDS */
+#define NO_BELL_AT_SEAL 17    /* a sleeper detects the seal with the next record */
+#define END_KEPT_AT_OPENING 18 /* a writer appends past the recorded end; needs ENDS */
 
 #ifdef FAULT
 #if FAULT == 0
@@ -82,7 +84,7 @@
 #define SEGMENT_GEN (WAITERS + 1)
 #define CURRENT_SEGMENT (WAITERS + 2)
 #define WRITE_OFFSET (WAITERS + 3)
-#define END(segment) (WAITERS + 1 + 3 * HINTS + (segment)) /* 0: none; else the slot that would follow + 1 */
+#define END(segment) (WAITERS + 1 + 3 * HINTS + (segment)) /* 0: none; else slot + 1 */
 #define WORDS (WAITERS + 1 + 3 * HINTS + ENDS * SEGMENTS)
 
 #define RECORD 1
@@ -93,29 +95,29 @@
 #define COMMIT_AT(segment, slot) (slot < SLOTS -> memory[COMMIT(segment, slot)] : 0)
 
 byte memory[WORDS];
-byte segments = 1; /* how many have their name: a rename, seen by all at once */
-/* notify_seq: of its value only this matters, whether it is still what a reader heard. (It wraps after 2^32
- * rings; nobody hears one and goes to sleep that much later.) True also while nobody listens. */
+byte segments = 1; /* how many have their name: a rename, visible to all at once */
+/* notify_seq: only whether it still has the value that a reader loaded matters. (It wraps after
+ * 2^32 rings; no reader goes to sleep that long after its load.) Also true while none waits. */
 bool rung[READERS];
 bool asleep[READERS]; /* the queue of the futex */
 byte records_read[READERS];
-bool silent; /* the writer has nothing more to say */
+bool silent; /* the writer appends nothing more */
 bool killed;
 #if ENDS
-bool locked; /* by a writer; the kernel's, seen by all at once, and let go of with the process */
+bool locked; /* by a writer; a kernel lock: visible to all at once, released with the process */
 #endif
 
 /* ---- store buffers ---- */
 #define RELAXED 0
 #define RELEASE 1
-#define SEQ_CST 1 /* what makes it more than release is that DRAINED comes before the next seq_cst step */
+#define SEQ_CST 1 /* more than release because DRAINED precedes the next seq_cst step */
 
 typedef Store {
     byte word;
     byte value;
     bool release;
 };
-#define DEPTH (2 * SLOTS + HINTS + ENDS) /* what a batch can have in it: bodies, commits, write_offset; an end */
+#define DEPTH (2 * SLOTS + HINTS + ENDS) /* bodies and commits of a batch, write_offset; an end */
 Store buffer[DEPTH];
 byte buffered;
 bool flag_buffered[READERS]; /* a reader's only store: waiters_pending = 1 */
@@ -149,9 +151,9 @@ inline drain(which) {
     k = 0
 }
 
-/* A relaxed store may overtake, but none here is to a word that has another in the buffer: only bodies
- * are stored relaxed, each once (and what the faults make so; an end is taken back by a successor, for which
- * the buffer has drained). */
+/* A relaxed store may overtake others, but none here is to a word with another store in the buffer:
+ * only bodies are stored relaxed, each once (and what the faults make relaxed; an end is cleared by
+ * a successor, before which the buffer has drained). */
 active proctype Memory() {
     byte k;
 end:
@@ -222,14 +224,14 @@ inline wake_if_waiting() {
 inline publish_next() {
     d_step {
         if
-        :: segments < segment + 2 -> segments = segment + 2 /* else prepared ahead, or by a predecessor */
+        :: segments < segment + 2 -> segments = segment + 2 /* else it exists already */
         :: else
         fi;
         assert(segments <= SEGMENTS)
     }
 }
 
-/* Control::publish_position. The generation is the writer's own word: nobody else stores it. */
+/* Control::publish_position. Only the writer stores the generation. */
 inline publish_position(in_segment, at_slot) {
     d_step { store(SEGMENT_GEN, generation | 1, SEQ_CST); generation = generation | 1 };
     d_step { store(CURRENT_SEGMENT, in_segment, RELEASE) };
@@ -269,7 +271,7 @@ inline roll() {
     d_step { segment++; slot = 0 }
 }
 
-/* recovery.cpp: where the log ends. Nobody else writes these words, so looking at them is one step. */
+/* recovery.cpp: where the log ends. Only it writes these words, so reading them is one step. */
 inline find_last_record() {
     d_step {
         DRAINED; /* what the predecessor stored */
@@ -319,7 +321,7 @@ inline pad_rest() {
     d_step { store(COMMIT(segment, slot), PAD, SEQ_CST) }
 }
 
-/* recovery.cpp, go_on_behind and seal_below; then the end of Writer's constructor */
+/* recovery.cpp, go_on_after and seal_below; then the end of Writer's constructor */
 inline open_writer() {
     find_last_record();
     do
@@ -359,7 +361,7 @@ inline open_writer() {
 }
 
 active proctype Writer() {
-    byte segment, slot, number; /* where the next record goes, and its number */
+    byte segment, slot, number; /* the place of the next record, and its number */
     byte below, k;
     bool clean;
 #if HINTS
@@ -382,9 +384,9 @@ life:
             :: slot < SLOTS
             :: slot > 0 -> roll()
             fi;
-            /* A batch: bodies and release commits, then one seq_cst fence, then the look at the flag. A
-             * batch of one is the ordinary append: a seq_cst commit and the seq_cst load behind it wait
-             * for each other as the fence makes them. */
+            /* A batch: bodies and release commits, then one seq_cst fence, then the check of the
+             * flag. A batch of one is the ordinary append: a seq_cst commit and the seq_cst load
+             * after it are ordered as by the fence. */
             do
             :: d_step { store(BODY(segment, slot), number + 1, RELAXED) };
 #if FAULT == COMMIT_BEFORE_BODY
@@ -456,8 +458,9 @@ end:
 
 /* ---- readers ---- */
 
-/* Control::position, Reader::check_hidden_record: the writer has passed this place and nothing is committed
- * here. That is damage, and must never be said of a log that has none. All loads are acquire. */
+/* Control::position, Reader::check_hidden_record: the writer has passed this place and nothing is
+ * committed here. That is damage, which must never be reported for a log without any. All loads are
+ * acquire. */
 inline check_hidden_record() {
     if
     :: moving_on
@@ -480,8 +483,8 @@ inline check_hidden_record() {
     fi
 }
 
-/* Reader::goes_on_after_end: where no writer lives, an end recorded beyond this place says that records are lost.
- * It must never be said of a log that has lost none. */
+/* Reader::goes_on_after_end: if no writer lives, an end recorded after this place means that
+ * records are lost. That must never be reported for a log that has lost none. */
 inline check_end() {
     if
     :: locked
@@ -510,8 +513,8 @@ inline check_end() {
 proctype Reader(byte me) {
     byte segment, slot;
     bool was_sealed;
-    bool moving_on; /* in the look at the end of Reader::wait that follows a sealed segment */
-    bool next_record_whole, segment_missing, corrupt_record; /* names for what is asserted */
+    bool moving_on; /* in the check at the end of Reader::wait that follows a sealed segment */
+    bool next_record_whole, segment_missing, corrupt_record; /* names of assertions */
 #if HINTS
     byte generation, hinted_segment, hinted_slot;
     bool passed;
@@ -526,7 +529,7 @@ look:
     atomic {
         if
         :: COMMIT_AT(segment, slot) == RECORD ->
-            /* In order, none twice, none left out, and not before it was whole. */
+            /* In order, without duplicates or gaps, and not before it was complete. */
             next_record_whole = memory[BODY(segment, slot)] == records_read[me] + 1;
             assert(next_record_whole);
             next_record_whole = false;
@@ -543,7 +546,7 @@ look:
     if
     :: memory[SEALED(segment)]
     :: !memory[SEALED(segment)] -> goto nothing
-    /* passed_over(): the hint that makes it worth a look may say anything at any time. */
+    /* passed_over(): the hint that leads to a check may have any value at any time. */
     :: !memory[SEALED(segment)] ->
         if
         :: segments > segment + 1 && memory[COMMIT(segment + 1, 0)] != 0
@@ -590,7 +593,7 @@ nothing: /* Reader::wait, once spinning is over */
 #if FAULT != BELL_HEARD_TOO_LATE
         rung[me] = false; /* heard = notify_seq, acquire */
 #endif
-        flag_buffered[me] = true /* waiters_pending = 1, seq_cst; nobody sees a buffered store */
+        flag_buffered[me] = true /* waiters_pending = 1, seq_cst; a buffered store is invisible */
     }
     /* progress_made(): seq_cst loads. Only the first has to wait: the buffer stays empty. */
     d_step {
@@ -635,13 +638,13 @@ doze:
     goto sleep
 }
 
-/* ---- nothing moves any more: then everybody has read everything ---- */
+/* ---- when nothing moves any more, every reader has read everything ---- */
 
 #define QUIET (silent && !killed && DRAINED && asleep[0] && asleep[READERS - 1])
 
 init {
     byte k, committed;
-    bool asleep_for_ever; /* in front of a record that was committed */
+    bool asleep_for_ever; /* before a committed record */
     atomic {
         rung[0] = true;
         rung[READERS - 1] = true;

@@ -23,7 +23,8 @@ cdef extern from "tapewire/book/batch.hpp" namespace "tapewire::book":
     size_t c_apply_batch "tapewire::book::apply_batch"(
         CBook&, const BatchColumns&, size_t, size_t, size_t&) except +raise_python_error nogil
     vector[TopRow] c_tops "tapewire::book::tops"(
-        CBook&, const BatchColumns&, size_t, size_t, RowPer, size_t&) except +raise_python_error nogil
+        CBook&, const BatchColumns&, size_t, size_t, RowPer,
+        size_t&) except +raise_python_error nogil
 
 cdef extern from *:
     """
@@ -33,11 +34,12 @@ cdef extern from *:
     static inline std::span<const std::byte> tw_bytes(const void* data, size_t size) {
         return {static_cast<const std::byte*>(data), size};
     }
-    static std::shared_ptr<tapewire::book::Book> tw_new_book(const tapewire::book::Options& options) {
+    static std::shared_ptr<tapewire::book::Book> tw_new_book(
+            const tapewire::book::Options& options) {
         return std::make_shared<tapewire::book::Book>(options);
     }
-    static std::shared_ptr<tapewire::book::Book> tw_load_book(const void* data, size_t size,
-                                                              const tapewire::book::Options& options) {
+    static std::shared_ptr<tapewire::book::Book> tw_load_book(
+            const void* data, size_t size, const tapewire::book::Options& options) {
         return std::make_shared<tapewire::book::Book>(
             tapewire::book::Book::load(tw_bytes(data, size), options));
     }
@@ -78,7 +80,8 @@ cdef uint32_t _OPENING = 2, _CLOSING = 4, _RESTRICTED = 8
 
 cdef int _choice(str name, tuple choices, object value) except -1:
     if value not in choices:
-        raise InvalidOption(f"{name} must be one of {', '.join(map(repr, choices))}: {name}={value!r}")
+        raise InvalidOption(
+            f"{name} must be one of {', '.join(map(repr, choices))}: {name}={value!r}")
     return choices.index(value)
 
 
@@ -114,7 +117,8 @@ cdef class _Rows:
     cdef vector[TopRow] rows
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
-        PyBuffer_FillInfo(buffer, self, self.rows.data(), self.rows.size() * sizeof(TopRow), 0, flags)
+        PyBuffer_FillInfo(buffer, self, self.rows.data(), self.rows.size() * sizeof(TopRow), 0,
+                          flags)
 
 
 @cython.no_gc
@@ -210,7 +214,8 @@ cdef class Book:
         Returns:
             A structured array: timestamp_ns, bid_price, bid_size, ask_price, ask_size.
         """
-        cdef RowPer rows_per = RowPer.level if _choice("per", ("event", "level"), per) == 1 else RowPer.event
+        cdef RowPer rows_per = (
+            RowPer.level if _choice("per", ("event", "level"), per) == 1 else RowPer.event)
         cdef _Rows made = _Rows.__new__(_Rows)
         cdef CBook* book = self._native()
         cdef const BatchColumns* columns = batch._columns.get()
@@ -218,7 +223,8 @@ cdef class Book:
         self._turn.take()
         try:
             with nogil:
-                made.rows = move(c_tops(deref(book), deref(columns), batch._from, batch._to, rows_per, done))
+                made.rows = move(c_tops(deref(book), deref(columns), batch._from, batch._to,
+                                        rows_per, done))
         except Exception as error:
             error.applied = done
             raise
@@ -250,8 +256,9 @@ cdef class Book:
         rows.resize(count)
         book.top(side, count, rows.data())
         from tapewire.book.rows import levels_array
-        return levels_array(<const char[:count * sizeof(LevelRow)]> <const char*> rows.data() if count else b"",
-                            with_orders)
+        return levels_array(
+            <const char[:count * sizeof(LevelRow)]> <const char*> rows.data() if count else b"",
+            with_orders)
 
     def bids(self, n=None):
         """Return the best `n` bids (default: all): price, size and, in an `L3Book`, orders."""
@@ -506,7 +513,8 @@ cdef class L3Book(Book):
         (QueuePosition(orders_ahead=1, size_ahead=100), [(99500, 150, 2)])
     """
 
-    def __init__(self, rules=None, *, price_scale=8, size_scale=8, on_gap="raise", unknown="ignore"):
+    def __init__(self, rules=None, *, price_scale=8, size_scale=8, on_gap="raise",
+                 unknown="ignore"):
         cdef Options options
         options.mode = CBookMode.l3
         options.price_scale = _scale("price_scale", price_scale)
@@ -551,7 +559,8 @@ cdef class L3Book(Book):
         if side is None and price is None:
             return self._native().order_count()
         if side is None or price is None:
-            raise InvalidOption(f"pass both side and price, or none: side={side!r}, price={price!r}")
+            raise InvalidOption(
+                f"pass both side and price, or none: side={side!r}, price={price!r}")
         which, at = _side(side), price
         return self._native().order_count_at(which, at)
 
@@ -563,7 +572,8 @@ cdef class L3Book(Book):
         import numpy
         from tapewire.book.rows import ORDER_DTYPE
         cdef size_t i
-        return numpy.array([(rows[i].id, rows[i].remaining) for i in range(rows.size())], ORDER_DTYPE)
+        return numpy.array([(rows[i].id, rows[i].remaining) for i in range(rows.size())],
+                           ORDER_DTYPE)
 
     @property
     def rules(self):

@@ -10,9 +10,9 @@ from cpython.object cimport PyObject
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from tapewire._native cimport (Cursor, CursorReader, Descriptor, MappingRef, Record, RecordView, Views,
-                               WaitKind, int64_t, raise_python_error, seconds_to_ns, uint16_t, uint64_t,
-                               views_of, wait_option)
+from tapewire._native cimport (Cursor, CursorReader, Descriptor, MappingRef, Record, RecordView,
+                               Views, WaitKind, int64_t, raise_python_error, seconds_to_ns,
+                               uint16_t, uint64_t, views_of, wait_option)
 
 import os
 from collections import namedtuple
@@ -165,7 +165,8 @@ cdef class FanInReader(CursorReader):
         try:
             encoded = name.encode()
         except UnicodeEncodeError:
-            raise InvalidName(f"a source name must be text that can be encoded: name={name!r}") from None
+            raise InvalidName(
+                f"a source name must be text that can be encoded: name={name!r}") from None
         # Free slots are used first, so there is one at or before this. Below, only the native call
         # can fail, and no other code runs: the reader is either added or not.
         cdef size_t room = len(self._readers) + 1

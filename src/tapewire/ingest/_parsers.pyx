@@ -98,8 +98,8 @@ cdef extern from *:
     """
     #include <cstring>
     #include <span>
-    static inline size_t tw_decode_itch(tapewire::ingest::ItchDecoder* decoder, const uint8_t* bytes,
-                                        size_t n, bool last) {
+    static inline size_t tw_decode_itch(tapewire::ingest::ItchDecoder* decoder,
+                                        const uint8_t* bytes, size_t n, bool last) {
         return decoder->decode(std::as_bytes(std::span(bytes, n)), last);
     }
     static inline void tw_copy_events(const tapewire::ingest::ItchDecoder* decoder, void* out) {
@@ -110,15 +110,16 @@ cdef extern from *:
         return reinterpret_cast<const char*>(grouper->payloads().data());
     }
     """
-    size_t tw_decode_itch(CItchDecoder*, const uint8_t*, size_t, cbool) except +raise_python_error nogil
+    size_t tw_decode_itch(CItchDecoder*, const uint8_t*, size_t,
+                          cbool) except +raise_python_error nogil
     void tw_copy_events(const CItchDecoder*, void*) nogil
     const char* tw_payloads(const CL2Grouper*) nogil
 
 KINDS = ("decimal", "rounded", "word", "text", "id", "clock", "date", "datetime")
-FAULTS = ("none", "field_count", "empty", "not_a_number", "too_precise", "out_of_range", "unknown_word",
-          "not_a_time", "not_a_pair", "repeated_key")
-ITCH_FAULTS = ("none", "unknown_type", "wrong_length", "cut_short", "bad_time", "bad_side", "bad_stock",
-               "out_of_range", "no_stock", "known_order")
+FAULTS = ("none", "field_count", "empty", "not_a_number", "too_precise", "out_of_range",
+          "unknown_word", "not_a_time", "not_a_pair", "repeated_key")
+ITCH_FAULTS = ("none", "unknown_type", "wrong_length", "cut_short", "bad_time", "bad_side",
+               "bad_stock", "out_of_range", "no_stock", "known_order")
 MISSING = kMissing
 SKIP = 0xFFFFFFFF
 LEVEL_ROW_FIELDS = 8
@@ -193,7 +194,8 @@ cdef class RowParser:
             p = <const char*>&data[0]
         cdef string_view view = string_view(p, <size_t>data.shape[0])
         with nogil:
-            used = self._parser.parse_pairs(view, last) if pairs else self._parser.parse_csv(view, last)
+            used = (self._parser.parse_pairs(view, last) if pairs
+                    else self._parser.parse_csv(view, last))
         n = self._parser.rows().size() // self._parser.width()
         rows = np.empty((n, self._parser.width()), np.int64)
         cdef int64_t[:, ::1] target = rows
@@ -230,7 +232,8 @@ cdef class L2Grouper:
 
     cdef CL2Grouper* _grouper
 
-    def __cinit__(self, uint16_t venue_id, uint32_t market_id, uint8_t price_scale, uint8_t size_scale):
+    def __cinit__(self, uint16_t venue_id, uint32_t market_id, uint8_t price_scale,
+                  uint8_t size_scale):
         self._grouper = new CL2Grouper(venue_id, market_id, price_scale, size_scale)
 
     def __dealloc__(self):
@@ -239,7 +242,8 @@ cdef class L2Grouper:
     def add(self, const int64_t[:, ::1] rows):
         """Add rows of ingest_ns, exchange_ns, native_seq, snapshot, side, price, size, line."""
         if rows.shape[1] != LEVEL_ROW_FIELDS:
-            raise InvalidMessage(f"a row of a level must have {LEVEL_ROW_FIELDS} values: columns={rows.shape[1]}")
+            raise InvalidMessage(
+                f"a row of a level must have {LEVEL_ROW_FIELDS} values: columns={rows.shape[1]}")
         if rows.shape[0]:
             with nogil:
                 self._grouper.add(<const LevelRow*>&rows[0, 0], <size_t>rows.shape[0])

@@ -11,7 +11,8 @@ cdef extern from *:
         return reinterpret_cast<const char*>(PyUnicode_1BYTE_DATA(text));
     }
     static inline int tw_parse_decimal(const char* text, Py_ssize_t n, int scale, int64_t* out) {
-        return static_cast<int>(tapewire::market::parse_decimal({text, static_cast<size_t>(n)}, scale, *out));
+        return static_cast<int>(
+            tapewire::market::parse_decimal({text, static_cast<size_t>(n)}, scale, *out));
     }
     static inline uint64_t tw_xxh64(const char* data, Py_ssize_t n) {
         return tapewire::xxh64({reinterpret_cast<const std::byte*>(data), static_cast<size_t>(n)});
@@ -61,8 +62,9 @@ cdef object _refusal(int why, object text, int scale, str place=""):
         return InvalidMessage(f"{place}a number must not lose digits: text={text!r}, scale={scale}",
                               hint="use a larger scale")
     if why == 3:
-        return InvalidMessage(f"{place}a scaled number must fit 64 bits: text={_shown(text)}, scale={scale}",
-                              hint="use a smaller scale")
+        return InvalidMessage(
+            f"{place}a scaled number must fit 64 bits: text={_shown(text)}, scale={scale}",
+            hint="use a smaller scale")
     return InvalidMessage(
         f"{place}must be text or bytes, which are exact: {text!r}",
         hint="make the parser keep numbers as text: json.loads(…, parse_float=str)")
@@ -90,8 +92,8 @@ def scaled(text, scale):
         >>> scaled("101.505", 2)
         Traceback (most recent call last):
           ...
-        tapewire.errors.InvalidMessage: a number must not lose digits: text='101.505', scale=2; use a \
-larger scale
+        tapewire.errors.InvalidMessage: a number must not lose digits: text='101.505', scale=2; \
+use a larger scale
     """
     cdef int digits = _scale("scale", scale)
     cdef int64_t value = 0
@@ -168,7 +170,9 @@ def unscaled(value, scale):
     value = int(value)
     sign = "-" if value < 0 else ""
     text = str(abs(value)).rjust(digits + 1, "0")
-    return f"{sign}{text[:len(text) - digits]}.{text[len(text) - digits:]}" if digits else sign + text
+    if not digits:
+        return sign + text
+    return f"{sign}{text[:len(text) - digits]}.{text[len(text) - digits:]}"
 
 
 def xxh64(data):

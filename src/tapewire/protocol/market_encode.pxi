@@ -122,7 +122,8 @@ cdef class _Levels:
         array = numpy.asarray(levels)
         if array.dtype == struct_dtype("Level") and array.ndim == 1:
             array = numpy.ascontiguousarray(array)
-        elif array.dtype.kind in "iu" and (array.ndim == 2 and array.shape[1] == 2 or array.size == 0):
+        elif array.dtype.kind in "iu" and (
+                array.ndim == 2 and array.shape[1] == 2 or array.size == 0):
             if array.dtype.kind == "u" and array.size and int(array.max()) > 2**63 - 1:
                 raise InvalidMessage(f"{self.name} must fit 64 bits with a sign: max={array.max()}")
             array = numpy.ascontiguousarray(array, numpy.int64)
@@ -149,7 +150,8 @@ cdef class _Levels:
                 price, size = self.given[i]
             except (TypeError, ValueError):
                 raise InvalidMessage(
-                    f"{self.name} must be pairs (price, size): {self.name}[{i}]={self.given[i]!r}") from None
+                    f"{self.name} must be pairs (price, size): "
+                    f"{self.name}[{i}]={self.given[i]!r}") from None
             pair[0] = _signed("price", price)
             pair[1] = _signed("size", size)
             memcpy(into + 16 * i, pair, 16)
@@ -158,7 +160,8 @@ cdef class _Levels:
 
 cdef int _too_many(_Levels side, Py_ssize_t most, str what, str hint) except -1:
     if side.count > most:
-        raise InvalidMessage(f"a {what} has at most {most} levels per side: {side.name}={side.count}", hint=hint)
+        raise InvalidMessage(
+            f"a {what} has at most {most} levels per side: {side.name}={side.count}", hint=hint)
     return 0
 
 
@@ -191,19 +194,24 @@ def l2_diff(instrument, timestamp_ns, *, bids=(), asks=(), first=0, last=0, prev
     ids.first = _unsigned("first", first, MOST)
     ids.last = _unsigned("last", last, MOST)
     ids.prev = _unsigned("prev", prev, MOST)
-    _fill_head(&head, instrument, timestamp_ns, exchange_ns, last if native_seq is None else native_seq, stream_id)
+    _fill_head(&head, instrument, timestamp_ns, exchange_ns,
+               last if native_seq is None else native_seq, stream_id)
     bid_side.take("bids", bids)
     ask_side.take("asks", asks)
-    _too_many(bid_side, 0xFFFF, "diff", "split it in two, the second with prev=last, or write a snapshot")
-    _too_many(ask_side, 0xFFFF, "diff", "split it in two, the second with prev=last, or write a snapshot")
-    payload = PyBytes_FromStringAndSize(NULL, kDiffHeadBytes + 16 * (bid_side.count + ask_side.count))
-    at = begin_diff(<byte*> PyBytes_AS_STRING(payload), head, ids, bool(delta), <uint16_t> bid_side.count,
-                    <uint16_t> ask_side.count)
+    _too_many(bid_side, 0xFFFF, "diff",
+              "split it in two, the second with prev=last, or write a snapshot")
+    _too_many(ask_side, 0xFFFF, "diff",
+              "split it in two, the second with prev=last, or write a snapshot")
+    payload = PyBytes_FromStringAndSize(
+        NULL, kDiffHeadBytes + 16 * (bid_side.count + ask_side.count))
+    at = begin_diff(<byte*> PyBytes_AS_STRING(payload), head, ids, bool(delta),
+                    <uint16_t> bid_side.count, <uint16_t> ask_side.count)
     ask_side.put(bid_side.put(at))
     return payload
 
 
-def l2_snapshot(instrument, timestamp_ns, *, bids=(), asks=(), native_seq=0, exchange_ns=0, stream_id=0):
+def l2_snapshot(instrument, timestamp_ns, *, bids=(), asks=(), native_seq=0, exchange_ns=0,
+                stream_id=0):
     """Encode a complete book of price levels; `native_seq` is the last update id it contains.
 
     The arguments are those of `l2_diff`.
@@ -221,15 +229,17 @@ def l2_snapshot(instrument, timestamp_ns, *, bids=(), asks=(), native_seq=0, exc
     # Together they must fit the 32 bits of record_len.
     _too_many(bid_side, 1 << 26, "snapshot", "no venue has a book of this size")
     _too_many(ask_side, 1 << 26, "snapshot", "no venue has a book of this size")
-    payload = PyBytes_FromStringAndSize(NULL, kSnapshotHeadBytes + 16 * (bid_side.count + ask_side.count))
+    payload = PyBytes_FromStringAndSize(
+        NULL, kSnapshotHeadBytes + 16 * (bid_side.count + ask_side.count))
     at = begin_snapshot(<byte*> PyBytes_AS_STRING(payload), head, <uint32_t> bid_side.count,
                         <uint32_t> ask_side.count)
     ask_side.put(bid_side.put(at))
     return payload
 
 
-def l3_event(instrument, timestamp_ns, *, type, side=0, order_id=0, bid_order_id=0, ask_order_id=0, price=0,
-             qty=0, amt=0, ord_type=0, exec_type=0, flags=0, native_seq=0, exchange_ns=0, stream_id=0):
+def l3_event(instrument, timestamp_ns, *, type, side=0, order_id=0, bid_order_id=0, ask_order_id=0,
+             price=0, qty=0, amt=0, ord_type=0, exec_type=0, flags=0, native_seq=0, exchange_ns=0,
+             stream_id=0):
     """Encode an event of one order.
 
     Args:
@@ -279,25 +289,28 @@ def l3_event(instrument, timestamp_ns, *, type, side=0, order_id=0, bid_order_id
     return payload
 
 
-cdef object _plain_event(EventType event_type, object instrument, object timestamp_ns, object book_mode,
-                         object native_seq, object exchange_ns, object stream_id):
+cdef object _plain_event(EventType event_type, object instrument, object timestamp_ns,
+                         object book_mode, object native_seq, object exchange_ns,
+                         object stream_id):
     cdef EventHead head
     cdef BookEventHeader header
     cdef uint8_t mode = <uint8_t> _unsigned("book_mode", book_mode, 1)
     _fill_head(&head, instrument, timestamp_ns, exchange_ns, native_seq, stream_id)
-    header = make_header(head, event_type, BookMode.l3 if mode else BookMode.l2, 0, sizeof(BookEventHeader))
+    header = make_header(head, event_type, BookMode.l3 if mode else BookMode.l2, 0,
+                         sizeof(BookEventHeader))
     return PyBytes_FromStringAndSize(<char*> &header, sizeof(BookEventHeader))
 
 
 def reset(instrument, timestamp_ns, *, book_mode=0, native_seq=0, exchange_ns=0, stream_id=0):
     """Encode a reset: the book is empty until the venue sends it again."""
-    return _plain_event(EventType.reset, instrument, timestamp_ns, book_mode, native_seq, exchange_ns, stream_id)
+    return _plain_event(EventType.reset, instrument, timestamp_ns, book_mode, native_seq,
+                        exchange_ns, stream_id)
 
 
 def heartbeat(instrument, timestamp_ns, *, book_mode=0, native_seq=0, exchange_ns=0, stream_id=0):
     """Encode a heartbeat: the feed is alive, the book unchanged."""
-    return _plain_event(EventType.heartbeat, instrument, timestamp_ns, book_mode, native_seq, exchange_ns,
-                        stream_id)
+    return _plain_event(EventType.heartbeat, instrument, timestamp_ns, book_mode, native_seq,
+                        exchange_ns, stream_id)
 
 
 def l3_header(instrument):
@@ -305,5 +318,6 @@ def l3_header(instrument):
     cdef EventHead head
     cdef BookEventHeader header
     _fill_head(&head, instrument, 0, 0, 0, 0)
-    header = make_header(head, EventType.diff, BookMode.l3, kEventAbsolute | kEventHasScale, kOrderBytes)
+    header = make_header(head, EventType.diff, BookMode.l3, kEventAbsolute | kEventHasScale,
+                         kOrderBytes)
     return PyBytes_FromStringAndSize(<char*> &header, sizeof(BookEventHeader))

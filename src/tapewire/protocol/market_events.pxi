@@ -17,12 +17,15 @@ cdef extern from "tapewire/market/columns.hpp" namespace "tapewire::market":
         size_t events
         size_t levels
 
-    BookCounts count_book_events(const BatchColumns&, size_t, size_t) except +raise_python_error nogil
-    void copy_headers(const BatchColumns&, size_t, size_t, BookEventHeader*) except +raise_python_error nogil
-    void copy_levels(const BatchColumns&, size_t, size_t, CLevelRow*, size_t) except +raise_python_error nogil
+    BookCounts count_book_events(const BatchColumns&, size_t,
+                                 size_t) except +raise_python_error nogil
+    void copy_headers(const BatchColumns&, size_t, size_t,
+                      BookEventHeader*) except +raise_python_error nogil
+    void copy_levels(const BatchColumns&, size_t, size_t, CLevelRow*,
+                     size_t) except +raise_python_error nogil
 
-L3Order = namedtuple("L3Order", "event_type side ord_type exec_type price_scale size_scale flags order_id "
-                                "bid_order_id ask_order_id price qty amt")
+L3Order = namedtuple("L3Order", "event_type side ord_type exec_type price_scale size_scale flags "
+                                "order_id bid_order_id ask_order_id price qty amt")
 L3Order.__doc__ = """An event of one order: the body of a book event of mode `BookMode.L3`."""
 
 cdef tuple _EVENT_NAMES = ("?", "snapshot", "diff", "reset", "heartbeat")
@@ -81,7 +84,8 @@ cdef class BookEvent:
         >>> from tapewire.protocol import market
         >>> from tapewire.protocol.instruments import Instrument
         >>> btc = Instrument.of("binance", "BTCUSDT", price_scale=2, size_scale=3)
-        >>> payload = market.l2_diff(btc, 1_000, bids=[(9_999_950, 1_250)], asks=[], first=7, last=9, prev=6)
+        >>> payload = market.l2_diff(btc, 1_000, bids=[(9_999_950, 1_250)], asks=[],
+        ...                          first=7, last=9, prev=6)
         >>> event = market.BookEvent.decode(payload)
         >>> event.update_last, event.bids["price"].tolist(), len(event.asks)
         (9, [9999950], 0)
@@ -217,8 +221,8 @@ cdef class BookEvent:
         cdef L3Event* o = &self.event.order
         if self.event.head.book_mode != <uint8_t> BookMode.l3:
             return None
-        return L3Order(o.event_type, o.side, o.ord_type, o.exec_type, o.price_scale, o.size_scale, o.flags,
-                       o.order_id, o.bid_order_id, o.ask_order_id, o.price, o.qty, o.amt)
+        return L3Order(o.event_type, o.side, o.ord_type, o.exec_type, o.price_scale, o.size_scale,
+                       o.flags, o.order_id, o.bid_order_id, o.ask_order_id, o.price, o.qty, o.amt)
 
     def __reduce__(self):
         return BookEvent.decode, (bytes(memoryview(self._source)),)
@@ -239,8 +243,8 @@ cdef class BookEvent:
         of = f"of market 0x{e.head.market_id:08X}"
         if e.head.book_mode == <uint8_t> BookMode.l3:
             o = self.order
-            return (f"<BookEvent {_ORDER_NAMES[o.event_type]} {of}: order_id={o.order_id} side={o.side} "
-                    f"price={o.price} qty={o.qty}>")
+            return (f"<BookEvent {_ORDER_NAMES[o.event_type]} {of}: order_id={o.order_id} "
+                    f"side={o.side} price={o.price} qty={o.qty}>")
         if e.head.event_type > <uint8_t> EventType.diff:
             return f"<BookEvent {what} {of}>"
         ids = f", {e.update_first} … {e.update_last} after {e.update_prev}" if e.update_last else ""
@@ -293,5 +297,6 @@ def levels_of(Batch batch not None):
         return levels
     cdef char[::1] into = levels.view("b")
     with nogil:
-        copy_levels(deref(batch._columns), batch._from, batch._to, <CLevelRow*> &into[0], counts.levels)
+        copy_levels(deref(batch._columns), batch._from, batch._to, <CLevelRow*> &into[0],
+                    counts.levels)
     return levels

@@ -5,9 +5,9 @@ from libcpp.optional cimport optional
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from tapewire._native cimport (Cursor, CursorReader, MappingRef, RecordView, TypeFilter, WaitKind, byte,
-                               int64_t, nap_1ms, nap_50us, raise_python_error, seconds_to_ns, time_to_seek, uint16_t,
-                               uint32_t, uint64_t, wait_option)
+from tapewire._native cimport (Cursor, CursorReader, MappingRef, RecordView, TypeFilter, WaitKind,
+                               byte, int64_t, nap_1ms, nap_50us, raise_python_error, seconds_to_ns,
+                               time_to_seek, uint16_t, uint32_t, uint64_t, wait_option)
 
 cdef extern from "tapewire/clock.hpp" namespace "tapewire":
     int64_t mono_ns() nogil
@@ -68,7 +68,8 @@ cdef extern from "tapewire/queue/writer.hpp" namespace "tapewire::queue":
 
     cppclass CWriter "tapewire::queue::Writer":
         CWriter(const string&, const WriterOptions&) except +raise_python_error nogil
-        bint try_append(uint16_t, uint16_t, uint64_t, uint64_t, const void*, uint64_t, bint) noexcept nogil
+        bint try_append(uint16_t, uint16_t, uint64_t, uint64_t, const void*, uint64_t,
+                        bint) noexcept nogil
         bint try_append_numbered(uint16_t, uint16_t, uint64_t, uint64_t, const void*, uint64_t,
                                  bint) noexcept nogil
         uint64_t next_seq()
@@ -86,7 +87,8 @@ cdef extern from "tapewire/queue/writer.hpp" namespace "tapewire::queue":
         bint batch_fits(const BatchRows&) except +raise_python_error nogil
         void append_batch(const BatchRows&, uint64_t&) except +raise_python_error nogil
         byte* reserve(uint64_t)
-        void commit_reserved(uint16_t, uint16_t, uint64_t, uint64_t, uint64_t) except +raise_python_error
+        void commit_reserved(uint16_t, uint16_t, uint64_t, uint64_t,
+                             uint64_t) except +raise_python_error
         void abort_reserved()
         bint reservation_open()
         const MappingRef& current_map()

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
 """The writer and the reader of a queue, on the native engine."""
 
-from cpython.buffer cimport (PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer,
-                             PyObject_GetBuffer)
+from cpython.buffer cimport (PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release,
+                             PyObject_CheckBuffer, PyObject_GetBuffer)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.long cimport (PyLong_AsLongAndOverflow, PyLong_AsLongLongAndOverflow, PyLong_Check,
@@ -25,8 +25,8 @@ from collections import namedtuple
 
 from tapewire.clock import to_ns
 from tapewire.config import Block, Seq, Time
-from tapewire.errors import (ClosedHandle, ConcurrentUse, InvalidMessage, InvalidOption, InvalidTypeId,
-                             TapewireError)
+from tapewire.errors import (ClosedHandle, ConcurrentUse, InvalidMessage, InvalidOption,
+                             InvalidTypeId, TapewireError)
 
 _log = logging.getLogger("tapewire.queue")
 

@@ -3,7 +3,8 @@
 cdef int _get_buffer(object payload, Py_buffer* buffer) except -1:
     """Get the bytes of a payload as one span; a strided view is copied first."""
     if not PyObject_CheckBuffer(payload):
-        raise TypeError(f"payload must be bytes or have the buffer protocol: {type(payload).__name__}")
+        raise TypeError(
+            f"payload must be bytes or have the buffer protocol: {type(payload).__name__}")
     try:
         PyObject_GetBuffer(payload, buffer, PyBUF_SIMPLE)
     except (BufferError, ValueError):
@@ -75,8 +76,9 @@ cdef class RowBuffers:
 
     cdef int _fail(self, ArrowArrayStream* stream) except -1:
         cdef const char* text = stream.get_last_error(stream)
-        raise InvalidOption("the Arrow stream failed: "
-                            + ("no reason given" if text is NULL else (<bytes> text).decode(errors="replace")))
+        raise InvalidOption(
+            "the Arrow stream failed: "
+            + ("no reason given" if text is NULL else (<bytes> text).decode(errors="replace")))
 
     def __dealloc__(self):
         cdef size_t i

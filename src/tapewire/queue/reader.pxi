@@ -146,7 +146,8 @@ cdef class Reader(CursorReader):
                     status = self._r.writer_status(ttl_ns)
             finally:
                 self._leave_call()
-        return WriterStatus(<bint> status.alive, status.pid or None, status.epoch, status.heartbeat_age_ns / 1e9)
+        return WriterStatus(<bint> status.alive, status.pid or None, status.epoch,
+                            status.heartbeat_age_ns / 1e9)
 
     def detect_disconnect(self, ttl=1.0):
         """Return why the writer should be considered gone, or None."""
@@ -209,4 +210,5 @@ cdef class Reader(CursorReader):
         if self._moving():
             return f"<Reader {self.path!r} in use by another thread>"
         who = f" name={self.name!r}" if self.name is not None else ""
-        return f"<Reader {self.path!r}{who} position={tuple(self.position)} last_seq={self.last_seq}>"
+        return (f"<Reader {self.path!r}{who} position={tuple(self.position)} "
+                f"last_seq={self.last_seq}>")

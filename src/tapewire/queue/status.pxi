@@ -27,7 +27,8 @@ cdef class Watch:
             look = watch.look()
         segments = [(segment.id, os.fsdecode(segment.path), segment.bytes, <bint> segment.sealed,
                      <bint> segment.readable, <bint> segment.has_index,
-                     <bint> segment.holds_records.value() if segment.holds_records.has_value() else None,
+                     <bint> segment.holds_records.value()
+                     if segment.holds_records.has_value() else None,
                      _maybe(segment.first_seq))
                     for segment in look.segments]
         readers = [(reader.name.decode(), os.fsdecode(reader.path), <bint> reader.alive,

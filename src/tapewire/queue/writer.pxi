@@ -171,7 +171,8 @@ cdef class Writer:
         return 0
 
     cdef uint64_t _append(self, uint16_t type_id, uint16_t flags, uint64_t timestamp_ns, object seq,
-                          const void* data, uint64_t length, bint stable) except? 0xFFFFFFFFFFFFFFFF:
+                          const void* data, uint64_t length,
+                          bint stable) except? 0xFFFFFFFFFFFFFFFF:
         cdef uint64_t number
         cdef int64_t deadline = 0
         while True:
@@ -184,7 +185,8 @@ cdef class Writer:
                 number = _number(seq)
                 self._open()
                 self._w.check_number(number)
-            if self._w.try_append_numbered(type_id, flags, number, timestamp_ns, data, length, stable):
+            if self._w.try_append_numbered(type_id, flags, number, timestamp_ns, data, length,
+                                           stable):
                 break
             # Other threads may append meanwhile, so the sequence number is taken again.
             self._make_room(length, &deadline)
@@ -201,7 +203,8 @@ cdef class Writer:
         """
         cdef uint16_t c_type = _type_id(type_id)
         cdef uint16_t c_flags = 0 if flags is 0 else _flags(flags)
-        cdef uint64_t c_time = <uint64_t> wall_ns() if timestamp_ns is None else _timestamp(timestamp_ns)
+        cdef uint64_t c_time = (
+            <uint64_t> wall_ns() if timestamp_ns is None else _timestamp(timestamp_ns))
         cdef uint64_t number
         if PyBytes_CheckExact(payload):
             # The hot path: an immutable payload, the next sequence number, space in the segment.
@@ -217,8 +220,8 @@ cdef class Writer:
                                 PyBytes_GET_SIZE(payload), True)
         return self._append_buffer(c_type, c_flags, c_time, seq, payload)
 
-    cdef object _append_buffer(self, uint16_t type_id, uint16_t flags, uint64_t timestamp_ns, object seq,
-                               object payload):
+    cdef object _append_buffer(self, uint16_t type_id, uint16_t flags, uint64_t timestamp_ns,
+                               object seq, object payload):
         cdef Py_buffer buffer
         _get_buffer(payload, &buffer)
         try:
@@ -264,7 +267,8 @@ cdef class Writer:
             batch.stride = columns.stride
             batch.row_bytes = columns.row_bytes
         else:
-            held = columns.buffers if isinstance(columns.buffers, RowBuffers) else RowBuffers(columns.buffers)
+            held = (columns.buffers if isinstance(columns.buffers, RowBuffers)
+                    else RowBuffers(columns.buffers))
             batch.pointers = held.rows.pointers.data()
             batch.lengths = held.rows.lengths.data()
         if columns.type_ids is None:
@@ -278,7 +282,8 @@ cdef class Writer:
             user_flags = columns.flag_column
             batch.flags_each = &user_flags[0]
         if columns.times is None:
-            batch.timestamp_ns = <uint64_t> wall_ns() if timestamps_ns is None else _timestamp(timestamps_ns)
+            batch.timestamp_ns = (
+                <uint64_t> wall_ns() if timestamps_ns is None else _timestamp(timestamps_ns))
         else:
             times = columns.times
             batch.timestamps_ns = &times[0]

@@ -64,7 +64,8 @@ cdef extern from "tapewire/replay/feature_rows.hpp" namespace "tapewire::replay"
         cbool with_venues
         vector[string] venues
 
-    void export_rows_schema(const vector[string]&, const LevelsWanted&, cbool, ArrowSchema*) except +
+    void export_rows_schema(const vector[string]&, const LevelsWanted&, cbool,
+                            ArrowSchema*) except +
     void export_rows(shared_ptr[const CRows], const MarketNames&, ArrowArray*) except +
 
 cdef extern from "tapewire/replay/feature_loop.hpp" namespace "tapewire::replay":
@@ -87,7 +88,8 @@ cdef extern from "tapewire/replay/feature_loop.hpp" namespace "tapewire::replay"
         done
 
     cppclass CLoop "tapewire::replay::FeatureLoop":
-        CLoop(CEngine&, shared_ptr[const FeaturePlan], const FeatureSlice&) except +raise_python_error
+        CLoop(CEngine&, shared_ptr[const FeaturePlan],
+              const FeatureSlice&) except +raise_python_error
         LoopStop run(CRows&, size_t, uint64_t) except +raise_python_error nogil
         const CMarket* row_market()
         const FeatureSet* row_features()
@@ -100,17 +102,17 @@ cdef extern from *:
     static inline std::span<const std::byte> tw_state(const void* data, size_t size) {
         return {static_cast<const std::byte*>(data), size};
     }
-    static inline void tw_load_state(tapewire::replay::FeatureLoop& loop, const void* data, size_t size,
-                                     const std::vector<std::string>& sources) {
+    static inline void tw_load_state(tapewire::replay::FeatureLoop& loop, const void* data,
+                                     size_t size, const std::vector<std::string>& sources) {
         loop.load(tw_state(data, size), sources);
     }
-    static inline std::vector<tapewire::replay::FeatureLoop::Position> tw_positions(const void* data,
-                                                                                   size_t size) {
+    static inline std::vector<tapewire::replay::FeatureLoop::Position> tw_positions(
+            const void* data, size_t size) {
         return tapewire::replay::FeatureLoop::positions_in(tw_state(data, size));
     }
     static inline std::shared_ptr<const tapewire::replay::FeaturePlan> tw_plan(
-        const std::vector<std::string>& names, const std::string& sample, const std::vector<int64_t>& kept,
-        uint32_t levels, bool orders) {
+        const std::vector<std::string>& names, const std::string& sample,
+        const std::vector<int64_t>& kept, uint32_t levels, bool orders) {
         return std::make_shared<const tapewire::replay::FeaturePlan>(
             names, sample, kept, tapewire::replay::LevelsWanted{levels, orders});
     }
@@ -130,15 +132,17 @@ cdef extern from *:
             default: return std::string(info.missing);
         }
     }
-    static inline tapewire::replay::FeatureLoop::Position tw_position(const std::string& source, bool any,
-                                                                      uint64_t seq) {
+    static inline tapewire::replay::FeatureLoop::Position tw_position(
+            const std::string& source, bool any, uint64_t seq) {
         return {source, any ? std::optional<uint64_t>(seq) : std::nullopt};
     }
     """
-    void tw_load_state(CLoop&, const void*, size_t, const vector[string]&) except +raise_python_error
+    void tw_load_state(CLoop&, const void*, size_t,
+                       const vector[string]&) except +raise_python_error
     vector[CPosition] tw_positions(const void*, size_t) except +raise_python_error
-    shared_ptr[const FeaturePlan] tw_plan(const vector[string]&, const string&, const vector[int64_t]&,
-                                          uint32_t, cbool) except +raise_python_error
+    shared_ptr[const FeaturePlan] tw_plan(const vector[string]&, const string&,
+                                          const vector[int64_t]&, uint32_t,
+                                          cbool) except +raise_python_error
     size_t tw_info_count()
     string tw_info(size_t, int)
     CPosition tw_position(const string&, bint, uint64_t)
@@ -159,7 +163,8 @@ def describe_features():
         >>> [info.formula for info in replay.describe_features() if info.name == "mid"]
         ['(Pb + Pa) / 2']
     """
-    return [FeatureInfo(*[tw_info(i, field).decode() for field in range(6)]) for i in range(tw_info_count())]
+    return [FeatureInfo(*[tw_info(i, field).decode() for field in range(6)])
+            for i in range(tw_info_count())]
 
 
 def parse_span(str text not None):
@@ -191,7 +196,8 @@ cdef class Plan:
 
     cdef shared_ptr[const FeaturePlan] plan
 
-    def __init__(self, names, str sample not None, kept_trades_ns=(), uint32_t levels=0, bint orders=False):
+    def __init__(self, names, str sample not None, kept_trades_ns=(), uint32_t levels=0,
+                 bint orders=False):
         cdef vector[string] texts = [name.encode() for name in names]
         cdef vector[int64_t] kept = kept_trades_ns
         self.plan = tw_plan(texts, sample.encode(), kept, levels, orders)
@@ -218,7 +224,8 @@ cdef class Rows:
             raise MemoryError
         schema.release = NULL
         capsule = PyCapsule_New(schema, "arrow_schema", _free_schema)
-        export_rows_schema(deref(self.plan).names, deref(self.plan).levels, self.names.with_venues, schema)
+        export_rows_schema(deref(self.plan).names, deref(self.plan).levels, self.names.with_venues,
+                           schema)
         return capsule
 
     def __arrow_c_array__(self, requested_schema=None):
@@ -260,7 +267,8 @@ cdef class Row:
         """Return the value of a native feature in this row; None if it is null."""
         place = self._places.get(name)
         if place is None:
-            raise KeyError(f"no such feature in the row: name={name!r}; request it together with the function")
+            raise KeyError(f"no such feature in the row: name={name!r}; "
+                           "request it together with the function")
         cdef size_t i = place
         if not deref(self._rows.rows).valid[i].back():
             return None
@@ -305,8 +313,8 @@ cdef class Loop:
     cdef shared_ptr[const FeaturePlan] _plan
     cdef dict _places
 
-    def __init__(self, Engine engine not None, Plan plan not None, *, start_ns=None, from_ns=None, to_ns=None,
-                 from_seq=0, first_ns=0, for_all_added=False):
+    def __init__(self, Engine engine not None, Plan plan not None, *, start_ns=None, from_ns=None,
+                 to_ns=None, from_seq=0, first_ns=0, for_all_added=False):
         cdef FeatureSlice slice
         if self._loop is not NULL:
             raise RuntimeError("already initialized")
@@ -321,7 +329,8 @@ cdef class Loop:
         slice.for_all_added = for_all_added
         self._engine = engine
         self._plan = plan.plan
-        self._places = {deref(self._plan).names[i].decode(): i for i in range(deref(self._plan).names.size())}
+        self._places = {deref(self._plan).names[i].decode(): i
+                        for i in range(deref(self._plan).names.size())}
         self._loop = new CLoop(deref(engine._engine), self._plan, slice)
 
     def __dealloc__(self):
@@ -397,7 +406,8 @@ cdef class Loop:
     def load(self, const unsigned char[::1] state not None, sources):
         """Restore a state before the first `run`; `sources` are the names of the logs, in order."""
         cdef vector[string] names = [name.encode() for name in sources]
-        tw_load_state(deref(self._loop), &state[0] if state.shape[0] else NULL, state.shape[0], names)
+        tw_load_state(deref(self._loop), &state[0] if state.shape[0] else NULL, state.shape[0],
+                      names)
 
 
 def positions_in(const unsigned char[::1] state not None):
@@ -407,6 +417,10 @@ def positions_in(const unsigned char[::1] state not None):
         CorruptMetadata: The bytes are not a state, or damaged.
         UnsupportedVersion: Another release wrote the state.
     """
-    cdef vector[CPosition] positions = tw_positions(&state[0] if state.shape[0] else NULL, state.shape[0])
-    return {position.source.decode(errors="replace"): position.last_seq.value() if position.last_seq.has_value() else None
-            for position in positions}
+    cdef vector[CPosition] positions = tw_positions(
+        &state[0] if state.shape[0] else NULL, state.shape[0])
+    return {
+        position.source.decode(errors="replace"):
+            position.last_seq.value() if position.last_seq.has_value() else None
+        for position in positions
+    }

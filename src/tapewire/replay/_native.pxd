@@ -84,7 +84,8 @@ cdef extern from "tapewire/replay/engine.hpp" namespace "tapewire::replay":
 
     cppclass CEngine "tapewire::replay::Engine":
         CEngine(Cursor&, const EngineOptions&) except +raise_python_error
-        void warm(CMarket&, shared_ptr[CBook], uint16_t, uint64_t, int64_t) except +raise_python_error
+        void warm(CMarket&, shared_ptr[CBook], uint16_t, uint64_t,
+                  int64_t) except +raise_python_error
         void saved(CMarket&)
         void lost_before(uint16_t, uint64_t, uint64_t) except +raise_python_error
         Found advance(CStep&, uint64_t) except +raise_python_error nogil

@@ -31,7 +31,9 @@ cdef extern from *:
     static inline const tapewire::book::Gap& tw_book_gap(const tapewire::book::Book& b, size_t i) {
         return b.gaps()[i];
     }
-    static inline std::string tw_cause(const tapewire::book::Gap& g) { return tapewire::book::name_of(g.cause); }
+    static inline std::string tw_cause(const tapewire::book::Gap& g) {
+        return tapewire::book::name_of(g.cause);
+    }
     static inline bool tw_is_record_gap(const tapewire::book::Gap& g) {
         return g.cause == tapewire::book::Distrust::record_gap;
     }
@@ -46,16 +48,17 @@ cdef extern from *:
         return options;
     }
     static inline std::shared_ptr<tapewire::book::Book> tw_load(
-        const void* data, size_t size, tapewire::book::Options options, bool as_instrument, int on_gap,
-        int unknown, tapewire::format::BookSnapshotHeader& header) {
+        const void* data, size_t size, tapewire::book::Options options, bool as_instrument,
+        int on_gap, int unknown, tapewire::format::BookSnapshotHeader& header) {
         options.on_gap = static_cast<tapewire::book::GapPolicy>(on_gap);
         options.unknown = static_cast<tapewire::book::Unknown>(unknown);
-        auto loaded = tapewire::replay::decode_snapshot(tw_span(data, size), options, as_instrument);
+        auto loaded =
+            tapewire::replay::decode_snapshot(tw_span(data, size), options, as_instrument);
         header = loaded.header;
         return std::make_shared<tapewire::book::Book>(std::move(loaded.book));
     }
-    static inline std::shared_ptr<tapewire::book::Book> tw_empty(tapewire::book::Options options, bool l3,
-                                                                 int on_gap) {
+    static inline std::shared_ptr<tapewire::book::Book> tw_empty(
+            tapewire::book::Options options, bool l3, int on_gap) {
         options.mode = l3 ? tapewire::format::BookMode::l3 : tapewire::format::BookMode::l2;
         options.on_gap = static_cast<tapewire::book::GapPolicy>(on_gap);
         return std::make_shared<tapewire::book::Book>(options);
@@ -70,8 +73,8 @@ cdef extern from *:
                                                                  uint64_t file_bytes) {
         return tapewire::replay::decode_snapshot_header(tw_span(data, size), file_bytes);
     }
-    static inline std::string tw_encode(const tapewire::book::Book& book, uint16_t venue, uint32_t market,
-                                        uint64_t seq, int64_t time) {
+    static inline std::string tw_encode(const tapewire::book::Book& book, uint16_t venue,
+                                        uint32_t market, uint64_t seq, int64_t time) {
         const auto bytes = tapewire::replay::encode_snapshot(book, {venue, market, seq, time});
         return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
     }
@@ -106,8 +109,10 @@ cdef extern from *:
 
     COptions tw_options(int, int, int)
     shared_ptr[CBook] tw_empty(COptions, bint, int) except +raise_python_error
-    shared_ptr[CBook] tw_load(const void*, size_t, COptions, bint, int, int, CHeader&) except +raise_python_error
-    CMarket& tw_add(CEngine&, uint16_t, uint32_t, uint64_t, const COptions*) except +raise_python_error
+    shared_ptr[CBook] tw_load(const void*, size_t, COptions, bint, int, int,
+                              CHeader&) except +raise_python_error
+    CMarket& tw_add(CEngine&, uint16_t, uint32_t, uint64_t,
+                    const COptions*) except +raise_python_error
     CHeader tw_header(const void*, size_t, uint64_t) except +raise_python_error
     string tw_encode(const CBook&, uint16_t, uint32_t, uint64_t, int64_t) except +raise_python_error
 
@@ -199,15 +204,17 @@ cdef class Engine:
     """
 
     def __init__(self, CursorReader reader not None, name_of, *, on_gap="resync", unknown="ignore",
-                 only_added=False, skip_damaged=False, show_from_ns=None, show_from_seq=None, end_ns=None,
-                 end_seq=None):
+                 only_added=False, skip_damaged=False, show_from_ns=None, show_from_seq=None,
+                 end_ns=None, end_seq=None):
         cdef EngineOptions options
         if self._engine is not NULL:
             raise RuntimeError("already initialized")
         if on_gap not in GAP_POLICIES:
-            raise InvalidOption(f'on_gap must be "raise", "quarantine" or "resync": on_gap={on_gap!r}')
+            raise InvalidOption(
+                f'on_gap must be "raise", "quarantine" or "resync": on_gap={on_gap!r}')
         if unknown not in UNKNOWN_POLICIES:
-            raise InvalidOption(f'unknown must be "ignore", "raise" or "distrust": unknown={unknown!r}')
+            raise InvalidOption(
+                f'unknown must be "ignore", "raise" or "distrust": unknown={unknown!r}')
         tw_policies(options, GAP_POLICIES[on_gap], UNKNOWN_POLICIES[unknown])
         options.only_added = only_added
         options.skip_damaged = skip_damaged
@@ -336,7 +343,8 @@ cdef class Engine:
         """Wait as the reader does."""
         return self._reader.wait(timeout)
 
-    def run(self, *, records=None, bytes=None, until_ns=None, at_roll=False, at_gap=False, seconds=None):
+    def run(self, *, records=None, bytes=None, until_ns=None, at_roll=False, at_gap=False,
+            seconds=None):
         """Apply records without the GIL and without returning steps; return why it stopped.
 
         The reason is "end", "records", "bytes", "time", "roll", "gap", or "slice" after `seconds`
@@ -359,7 +367,8 @@ cdef class Engine:
         while True:
             limits.slice_ns = SLICE_NS
             if deadline is not None:
-                limits.slice_ns = max(1, <int64_t> min(<double> SLICE_NS, (deadline - monotonic()) * 1e9))
+                limits.slice_ns = max(
+                    1, <int64_t> min(<double> SLICE_NS, (deadline - monotonic()) * 1e9))
             if records is not None:
                 limits.records = records - (self._engine.records() - start)
             if bytes is not None:
@@ -377,16 +386,18 @@ cdef class Engine:
     def add(self, instrument):
         """Register an instrument; return its index, for `warm`."""
         cdef COptions options = options_of(instrument)
-        cdef CMarket* market = &tw_add(deref(self._engine), instrument.venue_id, instrument.market_id,
-                                       instrument.symbol_hash, &options)
+        cdef CMarket* market = &tw_add(deref(self._engine), instrument.venue_id,
+                                       instrument.market_id, instrument.symbol_hash, &options)
         self._know(market.index)
         return market.index
 
     def warm(self, Snapshot snapshot not None, source):
         """Start with the book of a snapshot, which was taken of the log `source`."""
         header = snapshot.header
-        cdef CMarket* market = &tw_add(deref(self._engine), header["venue_id"], header["market_id"], 0, NULL)
-        self._engine.warm(deref(market), snapshot.loaded, source, header["seq"], header["ingest_end_ns"])
+        cdef CMarket* market = &tw_add(deref(self._engine), header["venue_id"],
+                                       header["market_id"], 0, NULL)
+        self._engine.warm(deref(market), snapshot.loaded, source, header["seq"],
+                          header["ingest_end_ns"])
 
     def lost_before(self, source, first, last):
         """Report that records are missing before the start of the log `source`."""
@@ -448,7 +459,8 @@ cdef class Engine:
             market = self._engine.markets()[i].get()
             book = self._book_of(market)
             if book is not None:
-                found.append((market.venue_id, market.market_id, self._venues[i], self._symbols[i], book))
+                found.append((market.venue_id, market.market_id, self._venues[i],
+                              self._symbols[i], book))
         return found
 
     def gaps(self):
@@ -471,10 +483,11 @@ cdef class Engine:
             if tape.markets.size() == 1 and tape.cause == TapeCause.unreadable:
                 venue = self._venues[tape.markets[0].index]
                 symbol = self._symbols[tape.markets[0].index]
-            good = all([self._is_resynced(tape.markets[k], tape) for k in range(tape.markets.size())])
+            good = all(
+                [self._is_resynced(tape.markets[k], tape) for k in range(tape.markets.size())])
             cause = CAUSES[<int> tape.cause] if tape.counted else "damaged, how many is not known"
-            found.append(("parse" if tape.cause == TapeCause.unreadable else "record", venue, symbol,
-                          tape.first, tape.last, tape.seq, tape.timestamp_ns, cause,
+            found.append(("parse" if tape.cause == TapeCause.unreadable else "record", venue,
+                          symbol, tape.first, tape.last, tape.seq, tape.timestamp_ns, cause,
                           self._action(good) if tape.markets.size() else "noted", tape.source))
         for i in range(self._engine.markets().size()):
             market = self._engine.markets()[i].get()
@@ -483,8 +496,9 @@ cdef class Engine:
             for k in range(tw_book_gaps(deref(market.book))):
                 gap = &tw_book_gap(deref(market.book), k)
                 if not tw_is_record_gap(deref(gap)):
-                    found.append(("venue", self._venues[i], self._symbols[i], gap.first, gap.last, gap.seq,
-                                  gap.timestamp_ns, tw_cause(deref(gap)).decode().replace("_", " "),
+                    found.append(("venue", self._venues[i], self._symbols[i], gap.first, gap.last,
+                                  gap.seq, gap.timestamp_ns,
+                                  tw_cause(deref(gap)).decode().replace("_", " "),
                                   self._action(gap.resynced), 0))
         return found
 
@@ -511,7 +525,7 @@ cdef class Engine:
             self._turn.taken = False
         return f"{hash.high:016x}{hash.low:016x}"
 
-    # ---- for the snapshotter ----------------------------------------------------------------------
+    # ---- for the snapshotter ---------------------------------------------------------------------
 
     def to_save(self, changed_only):
         """Return the indexes of trusted books: all, or those changed since `saved`."""
@@ -591,7 +605,8 @@ def decode_header(const unsigned char[::1] head not None, uint64_t file_bytes):
     return header_fields(tw_header(&head[0] if head.shape[0] else NULL, head.shape[0], file_bytes))
 
 
-def decode_snapshot(const unsigned char[::1] file not None, instrument=None, *, on_gap="resync", unknown="ignore"):
+def decode_snapshot(const unsigned char[::1] file not None, instrument=None, *, on_gap="resync",
+                    unknown="ignore"):
     """Decode the bytes of a snapshot file; scales and rules must match `instrument`, if passed."""
     cdef COptions options
     cdef CHeader header
@@ -601,6 +616,7 @@ def decode_snapshot(const unsigned char[::1] file not None, instrument=None, *, 
     if on_gap not in GAP_POLICIES or unknown not in UNKNOWN_POLICIES:
         raise InvalidOption(f"invalid policy: on_gap={on_gap!r}, unknown={unknown!r}")
     snapshot.loaded = tw_load(&file[0] if file.shape[0] else NULL, file.shape[0], options,
-                              instrument is not None, GAP_POLICIES[on_gap], UNKNOWN_POLICIES[unknown], header)
+                              instrument is not None, GAP_POLICIES[on_gap],
+                              UNKNOWN_POLICIES[unknown], header)
     snapshot.header = header_fields(header)
     return snapshot

@@ -7,7 +7,7 @@ SEGMENT = 8192
 
 @pytest.fixture
 def queue(tmp):
-    """Where the test's queue is, or will be."""
+    """The path of the queue, which may not exist yet."""
     return tmp / "q"
 
 

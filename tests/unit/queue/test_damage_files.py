@@ -1,7 +1,7 @@
-"""Damaged files around the records: repaired or refused by name, never obeyed.
+"""Damaged files around the records: repaired or refused by name, never trusted.
 
-Every file of a queue is flipped byte by byte, cut, stretched and emptied. Whoever opens the queue
-then gets a typed error that names the file, or exactly the records that were there.
+Every file of a queue is flipped byte by byte, truncated, extended and emptied. Opening the queue
+then raises a typed error that names the file, or gives exactly the original records.
 """
 
 import itertools
@@ -34,7 +34,7 @@ def original(tmp_path_factory):
     return Original(tmp_path_factory.mktemp("original") / "q")
 
 
-def test_the_queue_under_test_is_whole(original, tmp):
+def test_the_queue_under_test_is_complete(original, tmp):
     folder = original.write(tmp / "q")
     assert survey(original, folder, must_open=True)
 
@@ -50,7 +50,7 @@ def test_each_flipped_byte_of_control_is_refused_or_harmless(original, tmp):
         for n in range(4 if code == "I" else 8)
     }
     run_all(original, tmp, CONTROL, flips(data, sorted(fields)))
-    # What is reserved means nothing yet: whatever is there, the queue opens.
+    # Reserved bytes have no meaning yet: the queue opens whatever they are.
     reserved = [n for n in range(512) if n not in fields]
     run_all(original, tmp, CONTROL, flips(data, reserved[::5], (0xFF,)), must_open=True)
 
@@ -63,7 +63,7 @@ def test_a_damaged_field_of_control_is_named(original, tmp, field):
     for error in damaged_in(original, tmp, CONTROL, data):
         assert isinstance(error, tw.CorruptMetadata | tw.UnsupportedVersion)
         assert error.path.endswith(CONTROL)
-        # A check covers those that never change.
+        # A check covers the fields that never change.
         name = "check" if field in ("version", "segment_size") else field
         assert error.offset == qf.LAYOUTS["ControlBlock"][1][name][0]
         assert f"{name}=" in str(error)
@@ -73,7 +73,7 @@ def test_a_damaged_field_of_control_is_named(original, tmp, field):
     "field", ["writer_epoch", "segment_gen", "writer_heartbeat_ns", "notify_seq", "waiters_pending"]
 )
 @pytest.mark.parametrize("value", [1, 0x7FFFFFFF, 0xFFFFFFFF])
-def test_words_that_only_tell_how_things_stand_may_have_any_value(original, tmp, field, value):
+def test_words_that_only_describe_the_state_may_have_any_value(original, tmp, field, value):
     data = bytearray(original.files[CONTROL])
     qf.poke(data, "ControlBlock", **{field: value})
     damaged_in(original, tmp, CONTROL, data, must_open=True)
@@ -81,7 +81,7 @@ def test_words_that_only_tell_how_things_stand_may_have_any_value(original, tmp,
 
 @pytest.mark.parametrize("value", [0, 1, 64, 65, 8192, 2**40, 2**64 - 1])
 @pytest.mark.parametrize("field", ["write_offset", "current_segment"])
-def test_a_wrong_hint_of_the_position_hides_no_record(original, tmp, field, value):
+def test_an_invalid_hint_of_the_position_hides_no_record(original, tmp, field, value):
     data = bytearray(original.files[CONTROL])
     qf.poke(data, "ControlBlock", **{field: value & 0xFFFFFFFF if "seg" in field else value})
     folder = original.write(tmp / "q")
@@ -127,7 +127,7 @@ def test_each_flipped_byte_of_a_hint_changes_nothing(original, tmp, name):
 
 
 @pytest.mark.parametrize("name", INDEXES)
-def test_each_flipped_byte_of_a_seek_index_leaves_seeks_right(original, tmp, name):
+def test_each_flipped_byte_of_a_seek_index_leaves_seeks_correct(original, tmp, name):
     folder = original.write(tmp / "q")
     for what, data in flips(original.files[name], range(len(original.files[name])), (0x01, 0x80)):
         (folder / name).write_bytes(data)
@@ -152,13 +152,13 @@ def assert_seeks_are_right(original, folder, what=""):
 def test_each_flipped_byte_of_a_readers_file_leaves_one_of_its_positions(original, tmp):
     data = original.files[READER]
     results = run_all(original, tmp, READER, flips(data, range(80)), must_open=True)
-    # Slot 1 holds the newer one: while it is whole, nothing is read twice.
+    # Slot 1 has the newer position: while it is valid, nothing is read again.
     for what, found in results.items():
         if int(what.split()[1]) < 40:
             assert found[1] == original.resumes[0], what
 
 
-def test_a_readers_file_without_a_right_slot_is_refused_and_can_be_begun_afresh(original, tmp):
+def test_a_readers_file_without_a_valid_slot_is_refused_and_can_be_replaced(original, tmp):
     data = bytearray(original.files[READER])
     data[3] ^= 1
     data[43] ^= 1
@@ -179,7 +179,7 @@ def test_a_readers_file_without_a_right_slot_is_refused_and_can_be_begun_afresh(
     ("segment", "offset"),
     [(0, 0), (0, 63), (0, 65), (0, 8256), (1, 2**63), (2**32, 64), (2**64 - 1, 64), (10**9, 64)],
 )
-def test_a_readers_position_that_cannot_be_is_refused(original, tmp, segment, offset):
+def test_an_invalid_position_of_a_reader_is_refused(original, tmp, segment, offset):
     folder = original.write(tmp / "q")
     (folder / READER).write_bytes(qf.reader_meta(qf.reader_slot(segment, offset, 8)))
     with pytest.raises(tw.CorruptMetadata) as info:
@@ -189,7 +189,7 @@ def test_a_readers_position_that_cannot_be_is_refused(original, tmp, segment, of
     assert info.value.hint
 
 
-def test_a_readers_position_inside_a_record_goes_on_with_that_record(original, tmp):
+def test_a_readers_position_inside_a_record_resumes_with_that_record(original, tmp):
     inside = qf.stored_records(original.write(tmp / "look"))
     segment, record = next((s, r) for s, r in inside if len(r.payload) > 100)
     folder = original.write(tmp / "q")
@@ -201,7 +201,7 @@ def test_a_readers_position_inside_a_record_goes_on_with_that_record(original, t
         drain(reader)
 
 
-def test_a_readers_segment_that_is_gone_is_told_with_what_is_there(original, tmp):
+def test_a_missing_segment_of_a_reader_is_reported_with_the_existing_ones(original, tmp):
     folder = original.write(tmp / "q")
     (folder / SEALED).unlink()
     (folder / READER).write_bytes(qf.reader_meta(qf.reader_slot(0, 128, 8)))
@@ -217,7 +217,7 @@ def test_a_readers_segment_that_is_gone_is_told_with_what_is_there(original, tmp
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_cut_to_any_length_is_refused_or_repaired(original, tmp, name):
+def test_a_file_truncated_to_any_length_is_refused_or_repaired(original, tmp, name):
     data = original.files[name]
     for n in lengths(name, data):
         wiped = name == ACTIVE and n == 0
@@ -232,7 +232,7 @@ def test_a_file_cut_to_any_length_is_refused_or_repaired(original, tmp, name):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_with_bytes_behind_its_end_is_refused_or_harmless(original, tmp, name):
+def test_a_file_with_bytes_after_its_end_is_refused_or_harmless(original, tmp, name):
     data = original.files[name]
     tails = [fill * n for fill in (b"\0", b"\xff") for n in (1, 16, 64, 4096)]
     cases = ((f"{len(tail)} of {tail[:1]!r}", data + tail) for tail in tails)
@@ -245,7 +245,7 @@ def test_a_file_of_zeros_is_refused_or_repaired(original, tmp, name):
     run_all(original, tmp, name, [("zeros", data)], must_open=name in HINTS, wiped=name == ACTIVE)
 
 
-def test_a_segment_whose_header_alone_is_zero_is_mended_by_a_writer(original, tmp):
+def test_a_segment_with_a_zeroed_header_is_repaired_by_a_writer(original, tmp):
     data = bytes(64) + original.files[ACTIVE][64:]
     log, _, writer = damaged_in(original, tmp, ACTIVE, data)
     assert isinstance(log, tw.CorruptMetadata)

@@ -1,7 +1,7 @@
-"""Damaged records: told, never shown, never waited for.
+"""Damaged records: reported, never shown, never waited for.
 
-Each bit of a record's header is flipped in the file under a queue that is otherwise whole. A reader
-must raise a typed error or give the original record, and go on behind it when it is asked to.
+Each bit of a record's header is flipped in the file of a queue that is otherwise valid. A reader
+must raise a typed error or return the original record, and continue after it on request.
 """
 
 import mmap
@@ -19,7 +19,7 @@ from tests.support import queue_format as qf
 SEGMENT_BYTES = 8192
 SIZES = (0, 63, 64)
 HEADER_BITS = range(512)
-SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # for what a module shares
+SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # for the fixtures of a module
 PLACES = ("sealed", "active", "live")  # active: its writer is closed; live: it is open
 
 
@@ -36,14 +36,14 @@ def key(record):
 def build(folder, **options):
     """A queue whose sealed segment 0 and active segment 1 hold the same sizes; its open writer.
 
-    Each segment: a first record, one of each of SIZES, and at least one behind them.
+    Each segment: a first record, one of each of SIZES, and at least one after them.
     """
     writer = tw.open_publisher(
         folder, segment_bytes=SEGMENT_BYTES, preallocate=False, **{"index_stride": 2, **options}
     )
     for segment in (0, 1):
         for n, size in enumerate((5, *SIZES, 17, 0, 100)):
-            # Times fall now and then: a seek by time must not rely on their order.
+            # Some times decrease: a seek by time must not rely on their order.
             time = 10**18 + 1000 * segment + 10 * n - (15 if n == 5 else 0)
             writer.append(0x1001 + n, bytes(range(size)), timestamp_ns=time, flags=0x0100 * n)
         if segment == 0:
@@ -54,7 +54,7 @@ def build(folder, **options):
 
 
 class Tape:
-    """The queue under test, its records, and a hand in its files."""
+    """The queue under test, its records, and the bytes of one segment to change."""
 
     def __init__(self, folder, writer, place):
         self.folder = folder
@@ -72,7 +72,7 @@ class Tape:
         self.bytes.close()
 
     def index_of(self, size):
-        """Of the record of this size that is neither first nor last of the segment."""
+        """The index of the record of this size that is neither first nor last of the segment."""
         of_segment = [i for i, (s, _) in enumerate(self.stored) if s == self.segment]
         return next(i for i in of_segment[1:-1] if len(self.stored[i][1].payload) == size)
 
@@ -112,11 +112,11 @@ def by_batch(reader):
 
 
 def read(reader, how=by_next):
-    """``(records, error)``: what comes, and what ends it; None at the end of the log."""
+    """``(records, error)``: the records read, and the error, or None at the end of the log."""
     records = []
     try:
         records.extend(how(reader))  # keeps what came before an error
-        # The commit word itself may be gone: then it is the wait that finds out.
+        # The commit word itself may be lost: then wait() reports the damage.
         assert reader.wait(0) is False
     except tw.TapewireError as error:
         return records, error
@@ -134,7 +134,7 @@ def assert_damage(error, tape, index):
 
 
 def check_flip(tape, index, bit, how):
-    """With the flip made: all that `next`, `wait` and `skip_damaged` promise. True: it was told."""
+    """Check what `next`, `wait` and `skip_damaged` promise; True if the flip was reported."""
     expected = tape.records
     target = tape.stored[index][1]
     with tw.open_log(tape.folder) as reader:
@@ -155,8 +155,8 @@ def check_flip(tape, index, bit, how):
 
         skipped = reader.skip_damaged()
         if index == tape.last() and tape.segment == 1:
-            # Nothing valid follows it. While a writer lives more may come: a reader stays until
-            # then. One that closed the log recorded its end.
+            # Nothing valid follows it. While a writer lives, more may come: the reader stays until
+            # then. A writer that closed the log recorded its end.
             lost = (target.end - target.offset, target.seq, target.seq)
             assert skipped[2:] == ((0, None, None) if tape.place == "live" else lost)
             return True
@@ -188,7 +188,7 @@ TARGETS = {
 
 
 def flip_each_bit(tape, index, how):
-    """Every bit of the header, one after the other; those that were told."""
+    """Flip every bit of the header in turn; return those that were reported."""
     offset = tape.stored[index][1].offset
     told = set()
     for bit in HEADER_BITS:
@@ -201,20 +201,20 @@ def flip_each_bit(tape, index, how):
     return told
 
 
-# Bytes 0 to 35 carry meaning and are checked; the rest is zero and means nothing.
+# Bytes 0 to 35 have a meaning and are checked; the rest is zero and has none.
 CHECKED_BITS = set(range(36 * 8))
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_next_tells_of_each_flipped_bit_of_a_header_or_gives_the_original(tape, target):
+def test_next_reports_each_flipped_bit_of_a_header_or_returns_the_original(tape, target):
     index = TARGETS[target](tape)
     if target == "last of the segment" and tape.segment == 0:
-        index -= 1  # behind the last of a sealed segment there is no record to go on with
+        index -= 1  # after the last of a sealed segment there is no record to continue with
     assert flip_each_bit(tape, index, by_next) == CHECKED_BITS
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_read_batch_tells_of_each_flipped_bit_of_a_header_or_gives_the_original(tape, size):
+def test_read_batch_reports_each_flipped_bit_of_a_header_or_returns_the_original(tape, size):
     assert flip_each_bit(tape, tape.index_of(size), by_batch) == CHECKED_BITS
 
 
@@ -232,7 +232,7 @@ def test_the_last_record_of_a_sealed_segment_is_skipped_into_the_next_segment(tm
                 assert got == tape.records[:index]
                 assert_damage(error, tape, index)
                 skipped = reader.skip_damaged()
-                # To the end that the segment records, and from there into the next.
+                # To the recorded end of the segment, and from there into the next.
                 assert skipped[:3] == (0, target.offset, target.end - target.offset)
                 rest, error = read(reader)
                 if isinstance(error, tw.GapDetected):
@@ -246,7 +246,7 @@ def test_the_last_record_of_a_sealed_segment_is_skipped_into_the_next_segment(tm
     tape.close()
 
 
-def test_each_flipped_bit_behind_the_last_record_never_shows_a_record(tape):
+def test_no_flipped_bit_after_the_last_record_shows_a_record(tape):
     at = tape.end()
     for bit in HEADER_BITS:
         tape.flip(at, bit)
@@ -261,7 +261,7 @@ def test_each_flipped_bit_behind_the_last_record_never_shows_a_record(tape):
                     more, _ = read(reader)
                     got += more
                 assert got == tape.records, f"bit {bit}"
-                # In a sealed segment something was begun there and is lost: that is told.
+                # In a sealed segment a record was begun there and is lost: that is reported.
                 if tape.place == "sealed":
                     assert error is not None, f"bit {bit}"
         finally:
@@ -274,13 +274,13 @@ def position_after(reader, records):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_seek_to_a_damaged_record_stands_before_it(tape, target):
+def test_a_seek_to_a_damaged_record_stops_before_it(tape, target):
     index = TARGETS[target](tape)
     if target == "last of the segment" and tape.segment == 0:
         index -= 1
     record = tape.stored[index][1]
     reached = max(r[1] for r in tape.records[: index + 1])
-    rising = record.timestamp_ns == reached  # else an earlier record is the first at that time
+    rising = record.timestamp_ns == reached  # otherwise an earlier record is the first at that time
     with tw.open_log(tape.folder) as reader:
         for bit in range(36 * 8):
             tape.flip(record.offset, bit)
@@ -299,10 +299,10 @@ def test_a_seek_to_a_damaged_record_stands_before_it(tape, target):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_seek_behind_a_damaged_record_finds_what_it_would_without(tape, target):
+def test_a_seek_past_a_damaged_record_finds_what_it_would_without(tape, target):
     index = TARGETS[target](tape)
     if target == "last of the segment" and tape.segment == 1:
-        index -= 1  # there must be something behind
+        index -= 1  # there must be a later record
     record = tape.stored[index][1]
     behind = tape.records[index + 1]
     with tw.open_log(tape.folder) as reader:
@@ -337,7 +337,7 @@ def test_a_flipped_bit_of_a_payload_is_a_checksum_mismatch(tape, size):
             tape.flip(record.offset + 64, bit)
 
 
-def test_a_flipped_byte_of_the_padding_behind_a_payload_is_harmless(tape):
+def test_a_flipped_byte_of_the_padding_after_a_payload_is_harmless(tape):
     record = tape.stored[tape.index_of(63)][1]
     tape.flip(record.offset + 64 + 63, 3)
     try:
@@ -360,7 +360,7 @@ def test_a_filter_does_not_hide_damaged_headers(tape):
             tape.flip(record.offset, bit)
 
 
-def test_a_named_reader_is_told_and_commits_past_what_it_skipped(tape):
+def test_a_named_reader_raises_and_commits_past_what_it_skipped(tape):
     index = tape.index_of(64)
     record = tape.stored[index][1]
     tape.flip(record.offset, 70)
@@ -437,12 +437,12 @@ def test_a_record_without_header_check_never_shows_another_payload(tmp, size):
             data[offset + bit // 8] ^= 1 << bit % 8
 
 
-# ---- opening a writer mends it ------------------------------------------------------------------
+# ---- opening a writer repairs it ----------------------------------------------------------------
 
 
 @pytest.fixture
 def closed(tmp):
-    # Only the first record of a segment is in its index: recovery scans all of the last segment.
+    # Only the first record of a segment is in its index: recovery scans the complete last segment.
     with build(tmp / "q", index_stride=4096) as writer:
         pass
     tape = Tape(tmp / "q", writer, "active")
@@ -451,7 +451,7 @@ def closed(tmp):
 
 
 def read_over_gaps(folder):
-    """Every record, and the gaps that were told on the way."""
+    """Every record, and the gaps that were reported on the way."""
     gaps, records = [], []
     with tw.open_log(folder) as reader:
         while True:
@@ -464,7 +464,7 @@ def read_over_gaps(folder):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_writer_mends_a_flipped_header_and_loses_no_other_record(closed, tmp, target):
+def test_a_writer_repairs_a_flipped_header_and_loses_no_other_record(closed, tmp, target):
     index = TARGETS[target](closed)
     record = closed.stored[index][1]
     path = qf.segment_path(tmp / "copy", 1)
@@ -482,7 +482,7 @@ def test_a_writer_mends_a_flipped_header_and_loses_no_other_record(closed, tmp, 
             assert found.records == [*closed.records, added], f"bit {bit}"
             assert (metrics["damaged_spans"], metrics["recovered_pads"]) == (0, 0)
         elif target == "last of the segment":
-            # Nothing follows it, but the writer that closed the log recorded where it ends.
+            # Nothing follows it, but the writer that closed the log recorded its end.
             assert found.records == [*closed.records[:-1], added], f"bit {bit}"
             assert (metrics["damaged_spans"], metrics["recovered_pads"]) == (1, 0)
             assert found.gaps == [(record.seq, record.seq)]
@@ -498,7 +498,7 @@ def test_a_writer_mends_a_flipped_header_and_loses_no_other_record(closed, tmp, 
         shutil.rmtree(tmp / "copy")
 
 
-def test_a_writer_mends_a_flipped_payload(closed, tmp):
+def test_a_writer_repairs_a_flipped_payload(closed, tmp):
     index = closed.index_of(64)
     record = closed.stored[index][1]
     closed.flip(record.offset + 64, 17)

@@ -1,4 +1,4 @@
-"""Damage of every kind, in a process of its own: no crash and no hang either."""
+"""Damage of every kind, in a separate process: no crash and no hang."""
 
 import os
 import random
@@ -36,7 +36,7 @@ def original(tmp_path_factory):
     return Original(tmp_path_factory.mktemp("original") / "q")
 
 
-# ---- in a process of its own: no crash either ---------------------------------------------------
+# ---- in a separate process: no crash either -----------------------------------------------------
 
 
 def run_child(code, *arguments, timeout=100):
@@ -62,7 +62,7 @@ for case in sys.argv[2:]:
 
 
 def attempt(call):
-    """Again and again, until it raises; only what is typed may be raised."""
+    """Repeat the call until it raises; only typed errors may be raised."""
     for _ in range(300):
         try:
             call()
@@ -72,7 +72,7 @@ def attempt(call):
 
 
 def use_while_cut(original, folder, name, length):
-    """Cut a file under an open writer and two open readers, then use all three."""
+    """Truncate a file under an open writer and two open readers, then use all three."""
     with tw.open_publisher(folder) as writer:
         log = tw.open_log(folder)
         named = tw.open_subscriber(folder, "x", start="earliest")
@@ -99,7 +99,7 @@ def use_while_cut(original, folder, name, length):
             attempt(handle.close)
 
 
-def test_a_file_cut_short_under_open_handles_crashes_and_hangs_nobody(tmp):
+def test_a_file_truncated_under_open_handles_causes_no_crash_or_hang(tmp):
     cases = [f"{CONTROL}:0", f"{READER}:0", f"{SEALED}:0", f"{SEALED}:4096", f"{ACTIVE}:0"]
     child = run_child(CUT_CHILD, tmp, *cases, timeout=90)
     assert child.returncode == 0, child.stdout + child.stderr
@@ -126,7 +126,7 @@ def sweep(folder, seed, rounds):
             kind = chance.randrange(5)
             if kind <= 2 and data:
                 for _ in range(chance.choice((1, 2, 40))):
-                    # Mostly near the start: there are the headers.
+                    # Mostly near the start, where the headers are.
                     data[min(chance.randrange(len(data)), chance.randrange(1, 900))] ^= (
                         (chance.randrange(1, 256)) if len(data) > 1 else 1
                     )
@@ -142,7 +142,7 @@ def sweep(folder, seed, rounds):
     print("survived", rounds)
 
 
-def test_damage_of_many_kinds_at_once_crashes_and_hangs_nobody(tmp):
+def test_damage_of_many_kinds_at_once_causes_no_crash_or_hang(tmp):
     child = run_child(SWEEP_CHILD, tmp, 1, 400)
     assert child.returncode == 0, child.stderr
     assert child.stdout.split() == ["survived", "400"]
@@ -150,7 +150,7 @@ def test_damage_of_many_kinds_at_once_crashes_and_hangs_nobody(tmp):
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2, 8))
-def test_much_more_damage_crashes_and_hangs_nobody(tmp, seed):
+def test_much_more_damage_causes_no_crash_or_hang(tmp, seed):
     child = run_child(SWEEP_CHILD, tmp, seed, 10_000, timeout=110)
     assert child.returncode == 0, child.stderr
 
@@ -166,7 +166,7 @@ print("done")
 """
 
 
-def test_a_pipe_in_place_of_a_file_hangs_nobody(original, tmp):
+def test_a_pipe_in_place_of_a_file_causes_no_hang(original, tmp):
     names = [CONTROL, READER, LOCK, TAIL, STATS, SEALED, ACTIVE, "000000002.idx"]
     for name in names:
         folder = original.write(tmp / Path(name).name)

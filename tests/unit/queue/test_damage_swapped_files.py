@@ -1,4 +1,4 @@
-"""Files in the wrong place, things that are no files, and files from the future."""
+"""Swapped files, anything but plain files, and files of later versions."""
 
 import itertools
 import random
@@ -31,11 +31,11 @@ def original(tmp_path_factory):
     return Original(tmp_path_factory.mktemp("original") / "q")
 
 
-# ---- in each other's place ----------------------------------------------------------------------
+# ---- swapped ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.combinations(FILES, 2)))
-def test_two_files_in_each_others_place_are_refused_or_repaired(original, tmp, one, other):
+def test_two_swapped_files_are_refused_or_repaired(original, tmp, one, other):
     folder = original.write(tmp / "q")
     (folder / one).write_bytes(original.files[other])
     (folder / other).write_bytes(original.files[one])
@@ -80,7 +80,7 @@ def replace_by_link_to_itself(path):
     ],
 )
 @pytest.mark.parametrize("name", FILES)
-def test_what_is_no_plain_file_is_refused_or_does_without(original, tmp, name, replace):
+def test_anything_but_a_plain_file_is_refused_or_not_needed(original, tmp, name, replace):
     folder = original.write(tmp / "q")
     path = folder / name
     path.rename(path.parent / "kept")
@@ -92,24 +92,24 @@ def test_what_is_no_plain_file_is_refused_or_does_without(original, tmp, name, r
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_missing_file_is_refused_or_made_again(original, tmp, name):
+def test_a_missing_file_is_refused_or_created_again(original, tmp, name):
     folder = original.write(tmp / "q")
     (folder / name).unlink()
     if name == SEALED:
-        # What retention leaves behind: the records of the others are all there is.
+        # As after retention: only the records of the other segments exist.
         with tw.open_log(folder) as reader:
             records = drain(reader)
         assert records == original.records[-len(records) :]
         return
     if name == READER:
-        assert by_name(folder) == original.records  # a new name begins at the earliest
+        assert by_name(folder) == original.records  # a new name starts at the earliest
         return
     found = survey(original, folder, must_open=name in HINTS, wiped=name == ACTIVE)
     if name == ACTIVE:
         assert isinstance(found[0], tw.SegmentMissing)
 
 
-# ---- versions from the future -------------------------------------------------------------------
+# ---- later versions -----------------------------------------------------------------------------
 
 
 def assert_from_the_future(found, path, field):
@@ -139,12 +139,12 @@ def test_a_segment_of_another_version_is_refused(original, tmp, version):
 
 
 @pytest.mark.parametrize("version", [2, 255])
-def test_a_record_of_a_later_version_is_refused_and_left_alone(original, tmp, version):
+def test_a_record_of_a_later_version_is_refused_and_not_changed(original, tmp, version):
     folder = original.write(tmp / "q")
     path = folder / ACTIVE
     _, records = qf.parse_segment(path)
     data = bytearray(path.read_bytes())
-    for r in records[2:]:  # a later release went on in this segment
+    for r in records[2:]:  # a later release continued in this segment
         data[r.offset : r.end] = qf.record(
             r.seq,
             r.payload,

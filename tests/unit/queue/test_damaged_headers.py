@@ -1,4 +1,4 @@
-"""A segment whose header is damaged is told by whoever comes to it, and passed over when asked."""
+"""A segment with a damaged header is reported by every reader, and skipped on request."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def log(tmp):
 
 
 def damage(log, which):
-    """Break a header; its segment, and the numbers that it held."""
+    """Damage a header; return its segment and the sequence numbers in it."""
     parts = [part for part in status(log).segments if part.holds_records]
     behind = [*(part.first_seq for part in parts[1:]), RECORDS]
     place = range(len(parts))[which]
@@ -60,7 +60,7 @@ def test_reading_names_the_file_and_the_remedy(log, which):
 
 
 @pytest.mark.parametrize("which", [0, 2, -1], ids=["first", "middle", "last"])
-def test_it_can_be_passed_over_and_what_is_lost_is_said(log, which):
+def test_it_can_be_skipped_and_the_loss_is_reported(log, which):
     _, lost = damage(log, which)
     told = []
     with tw.open_log(log) as reader:
@@ -71,7 +71,7 @@ def test_it_can_be_passed_over_and_what_is_lost_is_said(log, which):
     assert "8192 bytes of segment" in passed.what
 
 
-def test_a_segment_that_a_live_writer_has_prepared_is_no_damage(tmp, eventually):
+def test_a_segment_that_a_live_writer_has_prepared_is_not_damage(tmp, eventually):
     with tw.open_publisher(tmp / "q", segment_bytes=8192) as writer:
         writer.append(1, PAYLOAD)
         eventually((tmp / "q" / "000000001.q").exists)
@@ -88,7 +88,7 @@ def test_a_segment_that_a_live_writer_has_prepared_is_no_damage(tmp, eventually)
 
 
 @pytest.mark.parametrize("which", [0, 2, -1], ids=["first", "middle", "last"])
-def test_the_status_knows_the_number_that_a_pinned_reader_comes_to(log, which):
+def test_the_status_has_the_number_that_a_pinned_reader_reaches(log, which):
     with tw.open_subscriber(log, "r", pinned=True) as reader:
         segments = [part for part in status(log).segments if part.holds_records]
         reader.seek_seq(max(0, segments[which].first_seq - 1))
@@ -100,7 +100,7 @@ def test_the_status_knows_the_number_that_a_pinned_reader_comes_to(log, which):
     assert (seen.next_seq, seen.lag_records) == (lost[0], None)
 
 
-def test_a_name_is_taken_up_again_before_and_behind_it(log):
+def test_a_named_reader_resumes_before_and_after_it(log):
     _, lost = damage(log, 0)
     with tw.open_subscriber(log, "r") as reader:
         with pytest.raises(tw.CorruptMetadata):
@@ -112,7 +112,7 @@ def test_a_name_is_taken_up_again_before_and_behind_it(log):
 
 @pytest.fixture(params=["keyed", "unkeyed"])
 def either(request, tmp):
-    """Four segments of a log in this format or in the one before, with the payloads."""
+    """Four segments of a log in this format or the previous one, and the payloads."""
     payloads = [b"%d" % n for n in range(4 * IN_SEGMENT)]
     if request.param == "keyed":
         return write_log(tmp / "q", payloads), payloads
@@ -123,7 +123,7 @@ def either(request, tmp):
 
 @pytest.mark.parametrize("which", [0, 1, 2])
 @pytest.mark.parametrize("at", [0, 8, 20, 64], ids=["length", "seq", "time", "payload"])
-def test_behind_it_a_damaged_first_record_costs_itself_alone(either, which, at):
+def test_after_it_a_damaged_first_record_causes_no_other_loss(either, which, at):
     queue, payloads = either
     break_header(qf.segment_path(queue, which))
     crafted_damage(queue, which + 1, 64, at=at)

@@ -1,4 +1,4 @@
-"""The position in control.meta is a hint for others: damaged, it misleads no writer."""
+"""The position in control.meta is a hint for readers: if damaged, it misleads no writer."""
 
 import struct
 
@@ -19,7 +19,7 @@ def store_write_offset(queue, value):
 
 
 def fill_up(writer):
-    """Append until the queue is full: each try to roll makes a retention pass first."""
+    """Append until the queue is full: each attempt to roll runs a retention pass first."""
     with pytest.raises(tw.QueueFull):
         fill_segments(writer, 100)
 

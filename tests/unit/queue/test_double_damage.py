@@ -1,4 +1,4 @@
-"""Two things wrong at once: a kill and a damaged word, or two damaged places. All is reported."""
+"""Two faults at once: a kill and a damaged word, or two damaged places. All are reported."""
 
 import contextlib
 import shutil
@@ -53,7 +53,7 @@ def test_records_after_the_hint_of_a_killed_writer_are_reported_and_repaired(tmp
     assert crafted.read(queue) == ([n for n in range(100) if n != 40], [("gap", 40, 40)])
 
 
-def test_opening_takes_none_of_them_in_and_destroys_none(tmp):
+def test_opening_adopts_none_of_them_and_destroys_none(tmp):
     """What a killed writer was writing may hold anything, even valid records."""
     queue = killed_in_a_batch(tmp)
     before = qf.segment_path(queue, 0).read_bytes()
@@ -79,35 +79,35 @@ def test_the_hint_lags_by_no_more_than_a_part_of_a_batch(tmp, eventually):
         shutil.rmtree(queue)
         return any(64 < offset < 64 + 128 * 400_000 for offset in seen)
 
-    # A batch is over in some 20 ms: on a busy machine this thread may sleep through one.
+    # A batch takes about 20 ms: on a busy machine this thread may sleep through one.
     eventually(moves_within_a_batch, timeout=30)
 
 
-def test_the_last_record_of_a_killed_log_is_reported_and_its_number_not_given_again(tmp):
+def test_the_last_record_of_a_killed_log_is_reported_and_its_number_not_reused(tmp):
     queue = write(tmp, 100, segment_bytes=ONE_SEGMENT, killed=True)
     crafted.patch(queue, 0, 64 + 128 * 99, bytes(4))
-    _, events = crafted.shown(queue)  # which ends: skip_damaged() gets past it
+    _, events = crafted.shown(queue)  # this ends: skip_damaged() moves past it
     assert events == [("damage", 64 + 128 * 99, None, None)]
     assert crafted.reopen(queue)["next_seq"] == 100
     assert crafted.read(queue) == ([*range(99), 100], [("gap", 99, 99)])
     assert list(queue.glob("*.damaged"))
 
 
-def test_the_number_of_a_lost_last_record_is_not_given_again_in_a_sparse_log_either(tmp):
+def test_the_number_of_a_lost_last_record_is_not_reused_in_a_sparse_log_either(tmp):
     queue = write(tmp, 10, segment_bytes=ONE_SEGMENT, killed=True, sparse=True)
     crafted.patch(queue, 0, 64 + 128 * 9, bytes(4))
     assert crafted.shown(queue)[1] == [("damage", 64 + 128 * 9, None, None)]
     assert crafted.reopen(queue)["next_seq"] == 10
 
 
-def test_numbers_that_the_index_of_a_killed_log_has_are_not_given_again(tmp, eventually):
+def test_numbers_that_the_index_of_a_killed_log_has_are_not_reused(tmp, eventually):
     options = {"segment_bytes": ONE_SEGMENT, "index_stride": 16, "preallocate": False}
     with tw.open_publisher(tmp / "live", **options) as writer:
         for n in range(1000):
             writer.append(1, payload(n))
 
         def is_written():
-            with contextlib.suppress(ValueError, FileNotFoundError):  # half written
+            with contextlib.suppress(ValueError, FileNotFoundError):  # incomplete
                 return len(queue_files.index(tmp / "live", 0)[1]) == 63
 
         eventually(is_written)
@@ -139,8 +139,8 @@ def test_a_false_end_is_reported_while_a_writer_lives(tmp):
         assert tapewire("export", queue, "--to", tmp / "out.csv").code == 3
 
 
-def test_a_reader_that_only_polls_comes_to_report_it(tmp, eventually):
-    """Also one that has been at the end of the log before."""
+def test_a_reader_that_only_polls_reports_it_too(tmp, eventually):
+    """Also if it has been at the end of the log before."""
     with (
         tw.open_publisher(tmp / "q", segment_bytes=ONE_SEGMENT) as writer,
         tw.open_log(tmp / "q") as reader,
@@ -164,7 +164,7 @@ def test_a_reader_that_only_polls_comes_to_report_it(tmp, eventually):
         assert reader.next().seq == 21
 
 
-def test_skip_damaged_passes_over_no_record_that_is_committed_just_now(tmp):
+def test_skip_damaged_skips_no_record_that_is_committed_meanwhile(tmp):
     rows = np.zeros((50, 40), np.uint8)
     with (
         tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer,
@@ -180,7 +180,7 @@ def test_skip_damaged_passes_over_no_record_that_is_committed_just_now(tmp):
         appending.start()
         try:
             enough = time.monotonic() + 10
-            for n in range(100_000):  # of which a few meet a record half written
+            for n in range(100_000):  # a few of these meet an incomplete record
                 if n >= 1000 and time.monotonic() > enough:
                     break
                 reader.read_batch(100_000)
@@ -201,14 +201,14 @@ def test_a_lost_seal_and_a_zeroed_first_word_hide_no_segment(tmp):
     assert tapewire("export", queue, "--to", tmp / "out.csv").code == 3
 
 
-def test_a_lost_seal_and_a_wrong_hint_hide_no_segment(tmp):
+def test_a_lost_seal_and_an_invalid_hint_hide_no_segment(tmp):
     queue = write(tmp, 150)
     clear_flags(queue, 0)
     crafted.poke_control(queue, current_segment=0, write_offset=64)
     assert crafted.read(queue) == ([*range(150)], [])
 
 
-def test_a_removed_last_segment_is_missed_by_the_checkpoint_too(tmp):
+def test_a_removed_last_segment_is_reported_by_the_checkpoint_too(tmp):
     queue = write(tmp, 150)
     qf.segment_path(queue, 2).unlink()
     crafted.poke_control(queue, current_segment=0, write_offset=64)
@@ -235,7 +235,7 @@ def test_a_flipped_sparse_flag_is_damage_of_the_header(tmp):
 # ---- files of another queue ----------------------------------------------------------------------
 
 
-def test_the_checkpoint_of_another_queue_says_nothing(tmp):
+def test_the_checkpoint_of_another_queue_is_ignored(tmp):
     queue = write(tmp, 100, segment_bytes=ONE_SEGMENT)
     other = crafted.write_log(
         tmp / "other", map(payload, range(5000)), segment_bytes=ONE_SEGMENT, sparse=False
@@ -246,7 +246,7 @@ def test_the_checkpoint_of_another_queue_says_nothing(tmp):
     assert crafted.read(queue) == ([*range(101)], [])
 
 
-def test_the_seek_index_of_another_queue_says_nothing(tmp):
+def test_the_seek_index_of_another_queue_is_ignored(tmp):
     queue = write(tmp, 300)
     with tw.open_publisher(tmp / "other", segment_bytes=crafted.BYTES, preallocate=False) as writer:
         for n in range(300):
@@ -281,7 +281,7 @@ def test_repair_takes_the_key_of_most_segments(tmp):
     assert crafted.read(queue) == ([*range(63, 300)], [("gap", 0, 62)])
 
 
-def test_an_opening_that_is_refused_keeps_the_recorded_end(tmp):
+def test_a_refused_opening_keeps_the_recorded_end(tmp):
     queue = write(tmp, 50)
     with pytest.raises(tw.InvalidOption):
         tw.open_publisher(queue, sparse=True)
@@ -311,7 +311,7 @@ def test_repair_finds_nothing_new_in_a_log_whose_index_has_outlived_its_records(
     assert (again.damaged, again.padded) == (0, 0)
 
 
-def test_a_header_vouches_for_the_number_of_the_damaged_last_record_of_a_segment(tmp):
+def test_a_header_proves_the_number_of_the_damaged_last_record_of_a_segment(tmp):
     first = [qf.record(n, bytes(60)) for n in range(63)]
     queue = crafted.write(tmp, first, crafted.numbered(63, 5))
     crafted.damage(queue, 0, 64 + 128 * 62, at=64 + 8)

@@ -36,7 +36,7 @@ def write(tmp, records=RECORDS, **options):
 
 
 def zero(queue, n, length, *, records=1):
-    """Zero so many bytes of record `n`, or `records` whole ones; their place."""
+    """Zero so many bytes of record `n`, or `records` complete ones; return the offset."""
     segment, place = divmod(n, IN_SEGMENT) if len(qf.segment_ids(queue)) > 1 else (0, n)
     offset = 64 + 128 * place
     crafted.patch(queue, segment, offset, bytes(length if records == 1 else 128 * records))
@@ -55,7 +55,7 @@ def zeroed(request):
 
 @pytest.fixture
 def log(tmp, kind, zeroed):
-    """A log of 10,000 records that seems to end at record 40, and the place."""
+    """A log of 10,000 records that seems to end at record 40, and the offset."""
     queue = write(tmp, **kind)
     _, offset = zero(queue, LOST, zeroed)
     return queue, offset
@@ -102,7 +102,7 @@ def test_a_fan_in_reports_it(log):
 
 
 @pytest.mark.parametrize("by", ["seq", "time"])
-def test_a_seek_to_the_lost_record_stands_before_it(log, by):
+def test_a_seek_to_the_lost_record_stops_before_it(log, by):
     queue, offset = log
     with tw.open_log(queue) as reader:
         assert getattr(reader, f"seek_{by}")(LOST)
@@ -113,7 +113,7 @@ def test_a_seek_to_the_lost_record_stands_before_it(log, by):
 
 @pytest.mark.parametrize("by", ["seq", "time"])
 @pytest.mark.parametrize("wanted", [LOST + 1, 500, 5000, RECORDS - 1])
-def test_a_seek_past_it_passes_over_no_record(log, by, wanted):
+def test_a_seek_past_it_skips_no_record(log, by, wanted):
     queue, _ = log
     with tw.open_log(queue) as reader:
         assert getattr(reader, f"seek_{by}")(wanted)
@@ -125,7 +125,7 @@ def test_a_seek_past_it_passes_over_no_record(log, by, wanted):
         assert first.seq == wanted
 
 
-def test_seek_end_stands_after_the_last_record(log):
+def test_seek_end_moves_after_the_last_record(log):
     queue, _ = log
     with tw.open_log(queue) as reader:
         reader.seek_end()
@@ -165,8 +165,8 @@ def test_repair_fences_the_record_off_and_a_new_one_is_reached(log):
     assert tapewire("verify", queue).code == 3  # the gap stays
 
 
-def test_opening_a_writer_brings_the_records_after_it_back(tmp, kind, zeroed):
-    """Without an entry of the seek index after it: from the last one on, opening reads all."""
+def test_opening_a_writer_restores_the_records_after_it(tmp, kind, zeroed):
+    """No entry of the seek index follows it; opening reads everything after the last entry."""
     queue = write(tmp, index_stride=1 << 20, **kind)
     zero(queue, LOST, zeroed)
     metrics = crafted.reopen(queue)
@@ -184,7 +184,7 @@ def test_a_record_appended_after_it_is_reached(log):
 
 
 @pytest.mark.parametrize("stride", [16, 1 << 20], ids=["indexed", "not indexed"])
-def test_a_lost_tail_of_a_closed_log_is_reported_and_its_numbers_are_not_given_again(tmp, stride):
+def test_a_lost_tail_of_a_closed_log_is_reported_and_its_numbers_are_not_reused(tmp, stride):
     queue = write(tmp, records=1000, index_stride=stride)
     _, offset = zero(queue, 900, 0, records=100)
     (problem,) = status(queue).problems
@@ -203,7 +203,7 @@ def test_a_lost_tail_of_a_closed_log_is_reported_and_its_numbers_are_not_given_a
 
 
 @pytest.mark.parametrize("fix", [crafted.reopen, repair], ids=["reopen", "repair"])
-def test_the_last_record_zeroed_is_reported_and_its_number_is_not_given_again(tmp, fix):
+def test_a_zeroed_last_record_is_reported_and_its_number_is_not_reused(tmp, fix):
     queue = write(tmp, records=100)
     _, offset = zero(queue, 99, 128)
     assert crafted.shown(queue)[1] == [("damage", offset, 99, 99)]
@@ -216,15 +216,15 @@ def test_the_last_record_zeroed_is_reported_and_its_number_is_not_given_again(tm
     assert events == [("gap", 99, 99)]
 
 
-def test_the_last_record_of_a_sparse_log_zeroed_is_reported(tmp):
+def test_a_zeroed_last_record_of_a_sparse_log_is_reported(tmp):
     queue = write(tmp, records=100, sparse=True)
     _, offset = zero(queue, 99, 128)
     assert crafted.shown(queue)[1] == [("damage", offset, None, None)]
     assert crafted.reopen(queue)["next_seq"] == 100
 
 
-def test_all_records_of_the_last_segment_zeroed(tmp):
-    """The segment seems to be prepared and not used: the checkpoint knows that it was."""
+def test_a_last_segment_with_all_records_zeroed_is_reported(tmp):
+    """The segment looks prepared and unused; the checkpoint shows that it was used."""
     queue = write(tmp, records=100, segment_bytes=8192)
     last = qf.segment_ids(queue)[-1]
     lost = [r.seq for segment, r in qf.stored_records(queue) if segment == last]
@@ -236,7 +236,7 @@ def test_all_records_of_the_last_segment_zeroed(tmp):
     assert events == [("gap", lost[0], lost[-1])]
 
 
-def test_a_zeroed_header_in_a_sealed_segment_costs_that_record_alone(tmp):
+def test_a_zeroed_header_in_a_sealed_segment_loses_only_that_record(tmp):
     queue = write(tmp, records=200, segment_bytes=8192)
     assert len(qf.segment_ids(queue)) > 2
     _, offset = zero(queue, 70, 64)
@@ -263,7 +263,7 @@ def test_a_zeroed_header_in_a_sealed_segment_costs_that_record_alone(tmp):
     ],
     ids=str,
 )
-def test_a_wrong_hint_alone_is_no_damage(tmp, kind, hint, segment_bytes):
+def test_an_invalid_hint_alone_is_not_damage(tmp, kind, hint, segment_bytes):
     queue = write(tmp, records=150, segment_bytes=segment_bytes, **kind)
     crafted.poke_control(queue, **hint)
     assert tapewire("verify", queue).code == 0
@@ -277,7 +277,7 @@ def test_a_wrong_hint_alone_is_no_damage(tmp, kind, hint, segment_bytes):
 
 @pytest.mark.parametrize("lock", [fcntl.LOCK_SH, fcntl.LOCK_EX], ids=["shared", "exclusive"])
 def test_a_process_that_may_only_read_does_not_hide_a_lost_end(tmp, lock):
-    """By a lock on writer.lock, as if a writer lived."""
+    """The process locks writer.lock, as if a writer were alive."""
     queue = write(tmp, records=20)
     crafted.patch(queue, 0, 64 + 128 * 10, bytes(128 * 10))
     with open(queue / "writer.lock", "rb") as held:
@@ -316,7 +316,7 @@ KILLED_WITH_AN_OPEN_RESERVATION = """
     ],
     ids=str,
 )
-def test_a_wrong_hint_beside_an_open_reservation_is_no_damage(tmp, hint):
+def test_an_invalid_hint_with_an_open_reservation_is_not_damage(tmp, hint):
     queue = tmp / "q"
     done = python(KILLED_WITH_AN_OPEN_RESERVATION, queue, check=False)
     assert done.returncode == -9
@@ -329,7 +329,7 @@ def test_a_wrong_hint_beside_an_open_reservation_is_no_damage(tmp, hint):
 
 
 def test_a_false_end_in_the_middle_is_seen_from_outside(log):
-    """Also before the last entry of the seek index, from where a living queue is counted."""
+    """Also before the last entry of the seek index, where counting a live queue starts."""
     queue, offset = log
     problems = status(queue).problems
     assert any(f"at offset {offset}]" in line for line in problems), problems

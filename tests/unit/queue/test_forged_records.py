@@ -1,4 +1,4 @@
-"""Records embedded in payloads are never taken for records of the queue."""
+"""Records embedded in payloads are never mistaken for records of the queue."""
 
 import struct
 
@@ -14,7 +14,7 @@ SEGMENT_BYTES = 1 << 20
 
 
 def embedded(tmp, *, sparse):
-    """Records of a queue one after the other, first those that it gets itself."""
+    """Consecutive records of a queue, first those that it will contain itself."""
     other = crafted.write_log(
         tmp / "other", [b"forged %d" % n for n in range(60)], segment_bytes=SEGMENT_BYTES
     )
@@ -79,7 +79,7 @@ def test_a_flipped_bit_in_a_header_shows_none_of_the_embedded_records(
 
     records, events = crafted.shown(queue)
     assert records == left
-    # Of the last record of a killed writer's log no number follows that would show the loss.
+    # After the last record of a killed writer's log, no number follows that would show the loss.
     ends = killed and lost == 7
     assert events == [("damage", stored.offset, *((None, None) if ends else numbers))]
 
@@ -90,7 +90,7 @@ def test_a_flipped_bit_in_a_header_shows_none_of_the_embedded_records(
     records, events = crafted.shown(repaired)
     assert records[:-1] == left
     assert records[-1][1] == b"new"
-    # Nor does recovery know that there was one, once the machine was started again.
+    # After a restart of the machine, recovery does not know that there was one, either.
     gap = [] if sparse or (ends and restarted) else [("gap", lost, lost)]
     assert events == gap
 

@@ -1,6 +1,6 @@
-"""The layouts that the tests parse files by, held against the C++ headers.
+"""The layouts that the tests use to parse files, compared with the C++ headers.
 
-Two tables written from one document: neither may drift alone.
+Both are written from one document; neither may change alone.
 """
 
 import re
@@ -33,7 +33,7 @@ SIZES = {
 
 def source():
     text = "\n".join((HEADERS / f"{name}.hpp").read_text() for name in QUEUE_HEADERS)
-    # One space for any: where a line breaks is the formatter's business.
+    # Any white space becomes one space, so that line breaks do not matter.
     return re.sub(r"\s+", " ", re.sub(r"//.*", "", text))
 
 

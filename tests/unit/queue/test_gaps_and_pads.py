@@ -1,4 +1,4 @@
-"""Numbers that do not follow, segments that are missing, and padding."""
+"""Missing sequence numbers, missing segments, and padding."""
 
 import pytest
 
@@ -6,14 +6,14 @@ import tapewire as tw
 from tests.support import queue_format as qf
 from tests.support.crafted import BYTES, numbered, read, reopen, untouched, write
 
-# ---- numbers that do not follow -----------------------------------------------------------------
+# ---- missing sequence numbers -------------------------------------------------------------------
 
 
 def gappy(tmp):
     return write(tmp, [qf.record(n, b"x") for n in (0, 1, 5, 6, 8)])
 
 
-def test_a_gap_is_raised_once_and_then_reading_goes_on(tmp):
+def test_a_gap_is_raised_once_and_then_reading_continues(tmp):
     queue = gappy(tmp)
     with tw.open_log(queue) as reader:
         assert [reader.next().seq, reader.next().seq] == [0, 1]
@@ -42,12 +42,12 @@ def test_a_gap_is_raised_once_by_read_batch_between_the_records_around_it(tmp):
     assert found == [[0, 1], (2, 4), [5, 6], (7, 7), [8], []]
 
 
-def test_a_gap_before_the_very_first_record_is_told(tmp):
+def test_a_gap_before_the_very_first_record_is_reported(tmp):
     queue = write(tmp, numbered(3, 3))
     assert read(queue) == ([3, 4, 5], [("gap", 0, 2)])
 
 
-def test_a_seek_behind_a_gap_does_not_tell_of_it(tmp):
+def test_a_seek_past_a_gap_does_not_report_it(tmp):
     with tw.open_log(gappy(tmp)) as reader:
         assert reader.seek_seq(3) is True
         assert [reader.next().seq, reader.next().seq] == [5, 6]
@@ -58,13 +58,13 @@ def test_a_sparse_log_has_no_gaps(tmp):
     assert read(queue) == ([4, 9, 10, 99], [])
 
 
-def test_a_writer_counts_gaps_and_goes_on_after_the_last_number(tmp):
+def test_a_writer_counts_gaps_and_continues_after_the_last_number(tmp):
     found = reopen(gappy(tmp))
     assert (found["gaps_found"], found["next_seq"]) == (2, 9)
     assert found["damaged_spans"] == 0
 
 
-def test_a_lower_number_is_shown_as_it_stands(tmp):
+def test_a_lower_number_is_shown_as_stored(tmp):
     numbers = [0, 1, 2, 0, 1, 2, 3, 1]
     queue = write(tmp, [qf.record(n, b"x", checked=False) for n in numbers])
     assert read(queue) == (numbers, [])
@@ -72,7 +72,7 @@ def test_a_lower_number_is_shown_as_it_stands(tmp):
     assert read(queue) == ([*numbers, 2], [])
 
 
-def test_a_missing_segment_in_the_middle_is_told_each_time(tmp):
+def test_a_missing_segment_in_the_middle_is_reported_each_time(tmp):
     queue = write(tmp, numbered(0, 5), numbered(5, 5), numbered(10, 5))
     qf.segment_path(queue, 1).unlink()
     with tw.open_log(queue) as reader:
@@ -89,7 +89,7 @@ def test_a_missing_segment_in_the_middle_is_told_each_time(tmp):
         assert [r.seq for r in reader] == [*range(10, 15)]
 
 
-def test_a_writer_goes_on_over_a_missing_segment_in_the_middle(tmp):
+def test_a_writer_continues_over_a_missing_segment_in_the_middle(tmp):
     queue = write(tmp, numbered(0, 5), numbered(5, 5), numbered(10, 5))
     qf.segment_path(queue, 1).unlink()
     found = reopen(queue)
@@ -98,15 +98,15 @@ def test_a_writer_goes_on_over_a_missing_segment_in_the_middle(tmp):
     assert read(queue) == ([*range(5), *range(10, 16)], [("gap", 5, 9)])
 
 
-def test_what_lay_below_the_checkpoint_is_not_put_back(tmp):
+def test_records_before_the_checkpoint_are_not_restored(tmp):
     queue = write(tmp, numbered(0, 5), numbered(5, 5), numbered(10, 5))
-    reopen(queue)  # closes cleanly: all is on disk up to segment 2
+    reopen(queue)  # closes cleanly: everything up to segment 2 is on disk
     qf.segment_path(queue, 1).unlink()
     assert reopen(queue)["next_seq"] == 16
     assert qf.segment_ids(queue) == [0, 2]
 
 
-def test_skip_damaged_goes_on_behind_missing_segments(tmp):
+def test_skip_damaged_continues_after_missing_segments(tmp):
     queue = write(tmp, *(numbered(5 * i, 5) for i in range(5)))
     for segment in (1, 2):
         qf.segment_path(queue, segment).unlink()
@@ -121,7 +121,7 @@ def test_skip_damaged_goes_on_behind_missing_segments(tmp):
         assert reader.skip_damaged().bytes == 0
 
 
-def test_a_missing_last_segment_is_told_by_the_hint_of_the_position(tmp):
+def test_a_missing_last_segment_is_detected_by_the_hint_of_the_position(tmp):
     queue = write(tmp, numbered(0, 5), numbered(5, 5))
     qf.segment_path(queue, 1).unlink()
     with tw.open_log(queue) as reader:
@@ -131,7 +131,7 @@ def test_a_missing_last_segment_is_told_by_the_hint_of_the_position(tmp):
             reader.next()
 
 
-def test_missing_first_segments_are_what_retention_leaves(tmp):
+def test_missing_first_segments_are_not_damage(tmp):
     queue = write(tmp, numbered(0, 5), numbered(5, 5), numbered(10, 5))
     qf.segment_path(queue, 0).unlink()
     assert read(queue) == ([*range(5, 15)], [])
@@ -160,7 +160,7 @@ def test_a_pad_anywhere_is_skipped(tmp, checked):
     assert reopen(queue)["next_seq"] == 6
 
 
-def test_of_a_pad_only_its_length_counts(tmp):
+def test_only_the_length_of_a_pad_counts(tmp):
     pad = qf.record(
         77, b"\xaa" * 64, timestamp_ns=2**63, type_id=qf.PAD, flags=0xFF00, payload_crc=1
     )

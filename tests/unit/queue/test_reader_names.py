@@ -66,7 +66,7 @@ def test_a_refused_second_reader_does_not_move_the_first(writer, subscriber, que
 
 
 @pytest.mark.parametrize("name", ["a", "strategy_a", "A-1.b_c", "9", "-x", "_", "x" * 128])
-def test_letters_digits_points_and_dashes_make_a_name(writer, subscriber, queue, name):
+def test_a_name_may_have_letters_digits_points_and_dashes(writer, subscriber, queue, name):
     assert subscriber(name).name == name
     assert (queue / "readers" / f"{name}.meta").exists()
 
@@ -76,7 +76,7 @@ NO_NAMES += ["a\n", "a\\b", "\udcff"]
 
 
 @pytest.mark.parametrize("name", NO_NAMES, ids=ascii)
-def test_any_other_name_is_refused_and_makes_no_file(writer, queue, tmp, name):
+def test_any_other_name_is_refused_and_creates_no_file(writer, queue, tmp, name):
     with pytest.raises(ValueError, match=r"name|surrogates"):
         tw.open_subscriber(queue, name)
     assert list(tmp.rglob("x*")) == []
@@ -84,7 +84,7 @@ def test_any_other_name_is_refused_and_makes_no_file(writer, queue, tmp, name):
 
 
 @pytest.mark.parametrize("name", [None, 5, b"r"], ids=repr)
-def test_a_name_is_text(writer, queue, name):
+def test_a_name_must_be_text(writer, queue, name):
     with pytest.raises(tw.InvalidName):
         tw.open_subscriber(queue, name)
 
@@ -115,7 +115,7 @@ def test_pinned_holds_through_commits_and_heartbeats(writer, subscriber, queue, 
     assert queue_files.reader_slot(queue, "r")["flags"] == 0xFFFFFFFF
 
 
-def test_pinned_is_what_the_last_opening_said(writer, subscriber, queue):
+def test_pinned_is_that_of_the_last_opening(writer, subscriber, queue):
     with subscriber("r", pinned=True) as reader:
         reader.read_batch(2)
         reader.commit()
@@ -124,7 +124,7 @@ def test_pinned_is_what_the_last_opening_said(writer, subscriber, queue):
         assert reader.next().seq == 2
 
 
-def test_a_reader_beats_even_when_idle(writer, subscriber, queue, eventually):
+def test_a_reader_sends_heartbeats_even_when_idle(writer, subscriber, queue, eventually):
     subscriber("r")
     before = queue_files.reader_slot(queue, "r")
     eventually(
@@ -145,5 +145,5 @@ def test_generations_count_up_in_turn(writer, subscriber, queue):
         assert queue_files.reader_slot(queue, "r")["generation"] > before
 
 
-def test_a_name_does_not_reach_what_is_read(writer, subscriber, queue):
+def test_a_name_does_not_change_what_is_read(writer, subscriber, queue):
     assert len(list(subscriber("a"))) == len(list(subscriber("b"))) == len(stored(queue)) == 3

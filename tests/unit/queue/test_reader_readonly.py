@@ -1,11 +1,11 @@
-"""A folder that may only be read: open_log reads it, waits by sleeping, and leaves no trace."""
+"""A read-only directory: open_log reads it, waits by sleeping, and leaves no trace."""
 
 import pytest
 
 from tests.support import queue_files
 from tests.support.processes import Child
 
-# Imports first, while it may still read everything; then it becomes a user with no rights here.
+# Imports first, while it may still read everything; then becomes a user without permissions here.
 LOOKER = """
 import os, sys
 import numpy
@@ -44,7 +44,7 @@ except PermissionError as error:
 
 @pytest.fixture
 def readable(tmp, queue):
-    """`readable()`: let everybody look into the queue and nobody change it."""
+    """`readable()`: make the queue readable by every user and writable by none."""
 
     def protect():
         for path in queue.iterdir():
@@ -73,7 +73,7 @@ def test_a_read_only_queue_is_read_and_waited_for(publisher, queue, readable):
     assert writer.metrics()["wakes"] == 0
 
 
-def test_an_archive_that_nobody_writes_is_read(publisher, queue, readable):
+def test_an_archive_without_a_writer_is_read(publisher, queue, readable):
     with publisher() as writer:
         writer.append_batch(1, [bytes(900)] * 50)
     readable()
@@ -88,7 +88,7 @@ def test_an_archive_that_nobody_writes_is_read(publisher, queue, readable):
     assert {path.name: path.stat().st_mtime_ns for path in queue.iterdir()} == before
 
 
-def test_an_index_that_may_not_be_read_is_done_without(publisher, queue, readable):
+def test_an_unreadable_index_is_not_needed(publisher, queue, readable):
     with publisher() as writer:
         writer.append_batch(1, [bytes(900)] * 50)
     readable()
@@ -119,7 +119,9 @@ for open_it in (tw.open_log, tw.kind_of, tw.open_publisher, lambda p: tw.open_su
 
 
 @pytest.mark.parametrize("closed", ["folder", "parent"])
-def test_a_folder_that_this_user_may_not_enter_is_a_permission_error(publisher, queue, tmp, closed):
+def test_a_directory_that_this_user_may_not_enter_is_a_permission_error(
+    publisher, queue, tmp, closed
+):
     publisher().close()
     tmp.chmod(0o755)
     door = queue if closed == "folder" else tmp

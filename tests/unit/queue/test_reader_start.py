@@ -1,4 +1,4 @@
-"""Where a named reader starts, what it commits, and where it goes on."""
+"""Where a named reader starts, what it commits, and where it resumes."""
 
 import datetime as dt
 import threading
@@ -11,7 +11,7 @@ from tests.support.entries import BASE_NS, seqs
 from tests.support.processes import WRITER, Child
 from tests.support.queue_format import segment_path
 
-COUNT = 60  # over several segments
+COUNT = 60  # several segments
 
 
 @pytest.fixture
@@ -26,21 +26,21 @@ def test_a_new_name_starts_at_the_earliest_record(writer, subscriber):
     assert seqs(subscriber()) == list(range(COUNT))
 
 
-def test_resume_goes_on_behind_what_was_committed(writer, subscriber):
+def test_resume_continues_after_what_was_committed(writer, subscriber):
     with subscriber() as reader:
         reader.read_batch(25)
         reader.commit()
-        reader.read_batch(10)  # read, not committed: comes again
+        reader.read_batch(10)  # read, not committed: read again
     assert seqs(subscriber()) == list(range(25, COUNT))
 
 
-def test_resume_without_a_commit_starts_where_the_name_first_stood(writer, subscriber):
+def test_resume_without_a_commit_starts_where_the_name_was_first_opened(writer, subscriber):
     with subscriber() as reader:
         list(reader)
     assert seqs(subscriber()) == list(range(COUNT))
 
 
-def test_resume_at_the_end_gives_only_what_is_new(writer, subscriber):
+def test_resume_at_the_end_yields_only_new_records(writer, subscriber):
     with subscriber() as reader:
         list(reader)
         reader.commit()
@@ -51,7 +51,7 @@ def test_resume_at_the_end_gives_only_what_is_new(writer, subscriber):
 
 
 @pytest.mark.parametrize("count", [0, 1, 13, 14, 15, 59, 60])
-def test_resume_is_right_at_every_place_of_a_segment(writer, subscriber, count):
+def test_resume_is_correct_at_every_place_of_a_segment(writer, subscriber, count):
     with subscriber() as reader:
         for _ in range(count):
             reader.next()
@@ -59,7 +59,7 @@ def test_resume_is_right_at_every_place_of_a_segment(writer, subscriber, count):
     assert seqs(subscriber()) == list(range(count, COUNT))
 
 
-def test_names_commit_apart(writer, subscriber):
+def test_names_commit_separately(writer, subscriber):
     for name, count in (("a", 5), ("b", 40)):
         with subscriber(name) as reader:
             reader.read_batch(count)
@@ -68,14 +68,14 @@ def test_names_commit_apart(writer, subscriber):
     assert seqs(subscriber("b")) == list(range(40, COUNT))
 
 
-def test_earliest_starts_over_whatever_was_committed(writer, subscriber):
+def test_earliest_starts_over_regardless_of_commits(writer, subscriber):
     with subscriber() as reader:
         list(reader)
         reader.commit()
     assert seqs(subscriber(start="earliest")) == list(range(COUNT))
 
 
-def test_latest_gives_only_what_is_appended_later(writer, subscriber):
+def test_latest_yields_only_later_records(writer, subscriber):
     reader = subscriber(start="latest")
     assert reader.next() is None
     writer.append(1, b"new")
@@ -87,7 +87,7 @@ def test_seq_starts_at_that_number(writer, subscriber, number):
     assert seqs(subscriber(start=tw.Seq(number))) == list(range(number, COUNT))
 
 
-def test_seq_beyond_the_end_starts_at_the_end(writer, subscriber):
+def test_seq_past_the_end_starts_at_the_end(writer, subscriber):
     reader = subscriber(start=tw.Seq(10**6))
     assert reader.next() is None
     writer.append(1, b"new")
@@ -108,7 +108,7 @@ def test_time_starts_at_the_first_record_of_that_time_or_later(writer, subscribe
     assert seqs(subscriber(start=tw.Time(time))) == list(range(expected, COUNT))
 
 
-def test_time_beyond_the_last_record_starts_at_the_end(writer, subscriber):
+def test_time_past_the_last_record_starts_at_the_end(writer, subscriber):
     assert subscriber(start=tw.Time(BASE_NS + 10**12)).next() is None
 
 
@@ -119,7 +119,7 @@ def test_another_start_is_refused_and_leaves_no_reader(writer, queue, wrong):
     tw.open_subscriber(queue, "r").close()
 
 
-def test_committed_is_what_stands_on_file(writer, subscriber, queue):
+def test_committed_is_the_position_on_file(writer, subscriber, queue):
     reader = subscriber()
     reader.read_batch(20)
     assert reader.committed != reader.position
@@ -165,11 +165,11 @@ def test_an_anonymous_reader_has_nothing_to_commit(writer, queue):
     assert not (queue / "readers").exists()
 
 
-def test_a_named_reader_says_that_it_can_commit(writer, subscriber):
+def test_the_caps_of_a_named_reader_include_commit(writer, subscriber):
     assert "commit" in subscriber().caps
 
 
-def test_a_path_that_is_not_there_is_not_found(queue):
+def test_a_missing_path_is_not_found(queue):
     with pytest.raises(FileNotFoundError):
         tw.open_subscriber(queue, "r")
     assert not queue.exists()
@@ -182,7 +182,7 @@ def test_create_timeout_ends_in_not_found(queue):
 
 
 @pytest.mark.parametrize("wrong", [-1, "1", float("nan")], ids=repr)
-def test_a_create_timeout_that_cannot_be_is_refused(queue, wrong):
+def test_an_invalid_create_timeout_is_refused(queue, wrong):
     with pytest.raises((tw.InvalidOption, TypeError)):
         tw.open_subscriber(queue, "r", create_timeout=wrong)
 
@@ -202,12 +202,12 @@ def test_create_timeout_waits_for_the_queue(queue):
             assert seqs(reader.follow(timeout=0)) == [0, 1, 2]
 
 
-def test_create_timeout_of_a_queue_that_is_there_does_not_wait(writer, subscriber):
+def test_create_timeout_of_an_existing_queue_does_not_wait(writer, subscriber):
     assert subscriber(create_timeout=3600).next().seq == 0
 
 
-def test_the_earliest_record_is_the_earliest_that_is_left(writer, subscriber, queue):
-    writer.flush_sync()  # a segment that goes before its sync would be an error of close()
+def test_earliest_is_the_earliest_record_that_is_left(writer, subscriber, queue):
+    writer.flush_sync()  # a segment deleted before its sync would make close() fail
     segment_path(queue, 0).unlink()
     with tw.open_log(queue) as reader:
         first = reader.next().seq
@@ -226,7 +226,7 @@ def test_close_keeps_the_reader_s_file_and_forget_removes_it(writer, subscriber,
     assert seqs(subscriber()) == list(range(COUNT))
 
 
-def test_repr_says_who_and_where(writer, subscriber, queue):
+def test_repr_has_the_name_and_the_position(writer, subscriber, queue):
     reader = subscriber("strategy_a")
     reader.next()
     assert str(queue) in repr(reader)

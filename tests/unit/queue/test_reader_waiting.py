@@ -23,9 +23,7 @@ each_strategy = pytest.mark.parametrize("wait", STRATEGIES, ids=repr)
 
 
 @each_strategy
-def test_wait_is_true_when_there_is_something_and_false_after_its_timeout(
-    publisher, subscriber, wait
-):
+def test_wait_is_true_if_there_is_a_record_and_false_after_its_timeout(publisher, subscriber, wait):
     writer = publisher()
     reader = subscriber(wait=wait)
     assert reader.wait(0) is False
@@ -36,7 +34,7 @@ def test_wait_is_true_when_there_is_something_and_false_after_its_timeout(
 
 
 @each_strategy
-def test_a_waiting_reader_gets_what_another_process_appends(queue, wait):
+def test_a_waiting_reader_reads_what_another_process_appends(queue, wait):
     with Child(WRITER, queue, 8192) as child:
         child.expect("ready")
         with tw.open_subscriber(queue, "r", wait=wait) as reader:
@@ -97,7 +95,7 @@ def test_close_from_another_thread_ends_follow(publisher, subscriber, wait):
     reader.close()
     thread.join(10)
     assert not thread.is_alive()
-    assert ended in ([[]], [])  # at its end, or refused because it had not begun
+    assert ended in ([[]], [])  # ended, or refused because it had not started
     assert reader.closed
 
 
@@ -146,7 +144,7 @@ def test_two_threads_in_one_reader_are_refused(publisher, subscriber, eventually
     assert reader.next().seq == 0
 
 
-def test_a_reader_may_wander_from_thread_to_thread(publisher, subscriber):
+def test_a_reader_may_be_used_by_one_thread_after_another(publisher, subscriber):
     writer = publisher()
     fill_segments(writer, 3)
     reader = subscriber()
@@ -159,7 +157,7 @@ def test_a_reader_may_wander_from_thread_to_thread(publisher, subscriber):
 
 
 @each_strategy
-def test_ctrl_c_ends_wait_and_the_reader_goes_on(publisher, subscriber, wait):
+def test_ctrl_c_ends_wait_and_the_reader_continues(publisher, subscriber, wait):
     writer = publisher()
     reader = subscriber(wait=wait)
     timer = threading.Timer(

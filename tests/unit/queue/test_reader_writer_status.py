@@ -78,7 +78,7 @@ def test_a_killed_writer_has_lost_its_lock(child, reader):
     assert reader.detect_disconnect() is tw.DisconnectReason.LOCK_LOST
 
 
-def test_a_stopped_writer_s_heartbeat_goes_stale_and_comes_back(child, reader, eventually):
+def test_the_heartbeat_of_a_stopped_writer_becomes_stale_and_recovers(child, reader, eventually):
     child.stop()
     eventually(lambda: reader.detect_disconnect(ttl=0.3) is tw.DisconnectReason.HEARTBEAT_STALE)
     status = reader.writer_status(ttl=0.3)
@@ -112,7 +112,7 @@ def test_a_closed_reader_has_no_status(publisher, subscriber):
         reader.detect_disconnect()
 
 
-def test_looking_does_not_keep_a_writer_from_opening(publisher, subscriber):
+def test_reading_the_status_does_not_keep_a_writer_from_opening(publisher, subscriber):
     publisher().close()
     reader = subscriber()
     for _ in range(50):

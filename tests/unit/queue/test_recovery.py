@@ -1,4 +1,4 @@
-"""Recovery: where a writer goes on after somebody was killed, and what it mends on the way."""
+"""Recovery: where a writer continues after another one was killed, and what it repairs."""
 
 import logging
 import random
@@ -25,7 +25,7 @@ from tests.support.crafted import (
 # ---- a clean tail -------------------------------------------------------------------------------
 
 
-def test_behind_a_clean_tail_the_writer_appends_right_there(tmp):
+def test_after_a_clean_tail_the_writer_appends_in_place(tmp):
     records = numbered(0, 5)
     queue = write(tmp, records)
     found = reopen(queue)
@@ -56,20 +56,20 @@ def test_empty_segments_ahead_are_not_the_end(tmp):
     assert not is_sealed(queue, 0)
 
 
-def test_behind_a_sealed_segment_it_goes_on_in_the_empty_one_ahead(tmp):
+def test_after_a_sealed_segment_it_continues_in_the_next_empty_one(tmp):
     queue = write(tmp, numbered(0, 3), [], [], sealed=[True, False, False])
     found = reopen(queue)
     assert (found["place"], found["next_seq"]) == ((1, 64), 3)
     assert untouched(found)
 
 
-def test_behind_a_sealed_last_segment_it_makes_the_next(tmp):
+def test_after_a_sealed_last_segment_it_creates_the_next(tmp):
     queue = write(tmp, numbered(0, 3), sealed=[True])
     found = reopen(queue)
     assert (found["place"], found["next_seq"]) == ((1, 64), 3)
 
 
-def test_behind_a_segment_filled_to_its_last_byte_it_makes_the_next(tmp):
+def test_after_a_segment_filled_to_its_last_byte_it_creates_the_next(tmp):
     queue = write(tmp, full(0, 20))
     found = reopen(queue)
     assert (found["place"], found["next_seq"]) == ((1, 64), 20)
@@ -90,7 +90,7 @@ UNFINISHED = {
 
 
 @pytest.mark.parametrize("what", UNFINISHED)
-def test_an_unfinished_tail_becomes_one_pad_and_the_writer_goes_on_in_the_next_segment(tmp, what):
+def test_an_unfinished_tail_becomes_one_pad_and_the_writer_continues_in_the_next_segment(tmp, what):
     records = numbered(0, 5)
     queue = write(tmp, records)
     end = offset_of(records, 5)
@@ -138,7 +138,7 @@ def test_an_unfinished_end_of_a_segment_that_is_not_the_last_is_fenced_off(tmp):
     assert read(queue) == ([*range(7)], [])
 
 
-def test_a_second_opening_finds_nothing_to_mend(tmp):
+def test_a_second_opening_finds_nothing_to_repair(tmp):
     records = numbered(0, 9)
     queue = write(tmp, records)
     damage(queue, 0, offset_of(records, 4))
@@ -172,7 +172,7 @@ def test_damage_in_the_middle_is_fenced_off_and_what_follows_stays(tmp, caplog, 
     with open(qf.segment_path(queue, 0), "r+b") as file:
         data = bytearray(file.read())
         qf.poke(data, "RecordHeader", at, **WRONG[what])
-        if what == "payload CRC":  # the header is right then: only the payload is not
+        if what == "payload CRC":  # the header is valid, only the payload is not
             qf.poke(data, "RecordHeader", at, header_check=qf.crc32c(data[at : at + 32]))
         file.seek(0)
         file.write(data)
@@ -188,7 +188,7 @@ def test_damage_in_the_middle_is_fenced_off_and_what_follows_stays(tmp, caplog, 
     assert str(qf.segment_path(queue, 0)) in caplog.text
 
 
-def test_each_of_several_damaged_places_is_fenced_off_alone(tmp):
+def test_each_of_several_damaged_places_is_fenced_off_separately(tmp):
     records = numbered(0, 20)
     queue = write(tmp, records)
     for n in (3, 4, 9, 15):
@@ -230,7 +230,7 @@ def test_damage_of_many_records_in_a_row_is_bridged(tmp):
     assert read(queue) == ([*range(10), *range(60, 101)], [("gap", 10, 59)])
 
 
-def test_damage_before_a_pad_ends_behind_it(tmp):
+def test_damage_before_a_pad_ends_after_it(tmp):
     records = [*numbered(0, 3), qf.pad(256), *numbered(3, 3)]
     queue = write(tmp, records)
     damage(queue, 0, offset_of(records, 2))
@@ -255,7 +255,7 @@ def test_a_reader_without_a_writer_bridges_the_same_damage(tmp):
 
 
 def with_inner(inner):
-    """Ten records, the fifth with `inner` as its payload; its place."""
+    """Ten records, the fifth with `inner` as its payload; return its offset."""
     records = numbered(100, 10)
     records[4] = qf.record(104, inner)
     return records, offset_of(records, 4)
@@ -272,12 +272,12 @@ INNER = {
 
 @pytest.mark.parametrize("checked", [True, False])
 @pytest.mark.parametrize("what", INNER)
-def test_a_copy_of_a_record_in_a_damaged_payload_is_not_taken_for_one(tmp, what, checked):
+def test_a_copy_of_a_record_in_a_damaged_payload_is_not_mistaken_for_one(tmp, what, checked):
     records, at = with_inner(INNER[what]())
     if not checked:
         records = [qf.record(s.seq, s.payload, checked=False) for s in stored(records)]
     queue = write(tmp, records, first_seq=100)
-    patch(queue, 0, at + 4, b"\x07")  # a version that never was
+    patch(queue, 0, at + 4, b"\x07")  # a version that never existed
     with tw.open_log(queue) as reader:
         assert [reader.next().seq for _ in range(4)] == [100, 101, 102, 103]
         with pytest.raises(tw.CorruptRecord):
@@ -294,7 +294,7 @@ def stored(records):
     return [r for r in qf.parse_records(bytes(64) + b"".join(records)) if not r.is_pad]
 
 
-def test_a_copy_in_the_first_payload_of_the_last_segment_is_not_taken_for_a_record(tmp):
+def test_a_copy_in_the_first_payload_of_the_last_segment_is_not_mistaken_for_a_record(tmp):
     first = numbered(0, 50)
     inner = qf.record(3, b"inner" * 20) + qf.record(4000, b"inner")
     last = [qf.record(50, inner), *numbered(51, 5)]
@@ -306,7 +306,7 @@ def test_a_copy_in_the_first_payload_of_the_last_segment_is_not_taken_for_a_reco
     assert read(queue) == ([*range(50), *range(51, 57)], [("gap", 50, 50)])
 
 
-def test_a_copy_in_the_only_payload_of_the_last_segment_is_not_taken_for_a_record(tmp):
+def test_a_copy_in_the_only_payload_of_the_last_segment_is_not_mistaken_for_a_record(tmp):
     first = numbered(0, 50)
     queue = write(tmp, first, [qf.record(50, qf.record(3, b"inner" * 20))])
     damage(queue, 1, 64)
@@ -316,7 +316,7 @@ def test_a_copy_in_the_only_payload_of_the_last_segment_is_not_taken_for_a_recor
 
 
 @pytest.mark.parametrize("seek", ["seek_seq", "seek_time", "resume"])
-def test_after_a_seek_a_copy_in_a_damaged_payload_is_not_taken_for_a_record(tmp, seek):
+def test_after_a_seek_a_copy_in_a_damaged_payload_is_not_mistaken_for_a_record(tmp, seek):
     records, at = with_inner(qf.record(3, b"inner" * 20) + qf.record(5000, b"inner"))
     queue = write(tmp, records, first_seq=100)
     damage(queue, 0, at)

@@ -1,4 +1,4 @@
-"""Opening a log that ends in a hole: the hole is not read, and nothing in it is overlooked."""
+"""Opening a log that ends in a hole: the hole is not read, and no data in it is missed."""
 
 import mmap
 import os
@@ -16,7 +16,7 @@ RECORDS = 100
 
 @pytest.fixture(params=["memory", "disk"])
 def queue(request, tmp, tmp_path):
-    """A closed log of few records: the rest of its segment takes no room."""
+    """A closed log of few records: the rest of its segment takes no space."""
     path = (tmp if request.param == "memory" else tmp_path) / "q"
     with tw.open_publisher(path, config=archive()) as writer:
         for _ in range(RECORDS):
@@ -29,7 +29,7 @@ def archive():
 
 
 def resident_bytes(path):
-    """Of a file, in the mappings of this process."""
+    """The resident bytes of a file in the mappings of this process."""
     found = 0
     inside = False
     for line in Path("/proc/self/smaps").read_text().splitlines():
@@ -41,7 +41,7 @@ def resident_bytes(path):
     return found
 
 
-def test_the_hole_behind_the_end_takes_no_memory(queue):
+def test_the_hole_after_the_end_takes_no_memory(queue):
     segment = qf.segment_path(queue, 0)
     if segment.stat().st_blocks * 512 > SEGMENT_BYTES // 2:
         pytest.skip(f"the file system of {queue} keeps no holes")
@@ -51,8 +51,8 @@ def test_the_hole_behind_the_end_takes_no_memory(queue):
 
 
 @pytest.mark.parametrize("allocated", [False, True], ids=["in a hole", "in room that is reserved"])
-def test_bytes_that_a_mapping_has_just_written_far_behind_the_end_are_found(queue, allocated):
-    """As a killed writer leaves them: in memory, and not on the disk yet."""
+def test_bytes_that_a_mapping_has_just_written_far_past_the_end_are_found(queue, allocated):
+    """As a killed writer leaves them: in memory and not yet on disk."""
     segment = qf.segment_path(queue, 0)
     with segment.open("r+b") as file:
         if allocated:
@@ -65,8 +65,8 @@ def test_bytes_that_a_mapping_has_just_written_far_behind_the_end_are_found(queu
         assert sum(1 for _ in reader) == RECORDS + 1
 
 
-def test_a_right_record_behind_a_hole_is_found(queue):
-    """After a loss of power, by which the pages between did not reach the disk."""
+def test_a_valid_record_after_a_hole_is_found(queue):
+    """After a power failure, before which the pages between did not reach the disk."""
     qf.restart_machine(queue)
     segment = qf.segment_path(queue, 0)
     with segment.open("r+b") as file:

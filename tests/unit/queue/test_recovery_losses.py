@@ -1,4 +1,4 @@
-"""Recovery and resuming readers after a loss: damage twice, lost tails, pages and names."""
+"""Recovery and resuming readers after a loss: repeated damage, lost tails, pages and names."""
 
 import os
 import time
@@ -21,10 +21,10 @@ from tests.support.crafted import (
     write,
 )
 
-# ---- damage behind damage -----------------------------------------------------------------------
+# ---- damage after damage ------------------------------------------------------------------------
 
 
-def test_damage_right_behind_an_earlier_pad_costs_that_record_alone(tmp):
+def test_damage_right_after_an_earlier_pad_loses_only_that_record(tmp):
     records = numbered(0, 10)
     queue = write(tmp, records)
     for n in (1, 2, 3, 4):
@@ -41,8 +41,8 @@ def test_damage_right_behind_an_earlier_pad_costs_that_record_alone(tmp):
     assert read(queue)[0] == [0, 6, 7, 8, 9, 10, 11]
 
 
-def test_damage_at_the_start_of_a_segment_behind_one_whose_tail_was_lost(tmp):
-    # 5..9 were at the end of segment 0; then 10 is damaged: 11 is six numbers ahead.
+def test_damage_at_the_start_of_a_segment_after_one_whose_tail_was_lost(tmp):
+    # 5..9 were at the end of segment 0, and 10 is damaged: 11 is six numbers ahead.
     second = numbered(10, 5)
     queue = write(tmp, numbered(0, 5), second, sealed=[True, False])
     damage(queue, 1, offset_of(second, 0))
@@ -52,7 +52,7 @@ def test_damage_at_the_start_of_a_segment_behind_one_whose_tail_was_lost(tmp):
     assert read(queue)[0] == [*range(5), *range(11, 16)]
 
 
-def test_a_damaged_payload_behind_a_gap_hides_nothing_behind_it(tmp):
+def test_a_damaged_payload_after_a_gap_hides_no_later_record(tmp):
     records = [qf.record(n, bytes(40)) for n in (0, 10, 11, 12)]
     queue = write(tmp, records)
     patch(queue, 0, offset_of(records, 1) + 64, b"\x01")  # the payload of number 10
@@ -62,7 +62,7 @@ def test_a_damaged_payload_behind_a_gap_hides_nothing_behind_it(tmp):
 
 
 @pytest.mark.parametrize("before", [[], [numbered(0, 5)]])
-def test_a_segment_without_a_record_is_mended_once(tmp, before):
+def test_a_segment_without_a_record_is_repaired_once(tmp, before):
     queue = write(tmp, *before, [], sealed=[*(True for _ in before), False])
     patch(queue, len(before), 72, b"\x01")
     for pads_made in (1, 0, 0):
@@ -107,7 +107,7 @@ def resumed(queue):
 
 @pytest.mark.parametrize("ahead", [(0, 64 + 7 * 128), (0, BYTES), (1, 64), (3, 640)])
 @pytest.mark.parametrize("writer_first", [True, False])
-def test_a_position_ahead_of_the_log_is_called_back(tmp, ahead, writer_first, caplog):
+def test_a_position_ahead_of_the_log_is_moved_back(tmp, ahead, writer_first, caplog):
     queue = write(tmp, numbered(0, 5))
     set_position(queue, *ahead)
     if not writer_first:
@@ -119,7 +119,7 @@ def test_a_position_ahead_of_the_log_is_called_back(tmp, ahead, writer_first, ca
     assert resumed(queue) == ([5], [])
 
 
-def test_a_position_inside_a_pad_goes_on_behind_it_and_tells_the_gap(tmp):
+def test_a_position_inside_a_pad_continues_after_it_and_reports_the_gap(tmp):
     records = numbered(0, 10)
     queue = write(tmp, records)
     for n in (3, 4, 5):
@@ -130,7 +130,7 @@ def test_a_position_inside_a_pad_goes_on_behind_it_and_tells_the_gap(tmp):
     assert resumed(queue) == ([*range(6, 11)], [(3, 5)])
 
 
-def test_a_position_behind_what_was_skipped_stays(tmp):
+def test_a_position_after_skipped_damage_stays(tmp):
     records = numbered(0, 6)
     queue = write(tmp, records)
     damage(queue, 0, offset_of(records, 2))
@@ -139,7 +139,7 @@ def test_a_position_behind_what_was_skipped_stays(tmp):
 
 
 @pytest.mark.parametrize(("sealed", "place"), [(True, (1, 64)), (False, (0, 64 + 5 * 128))])
-def test_a_position_in_an_empty_segment_goes_back_only_to_one_that_is_open(tmp, sealed, place):
+def test_a_position_in_an_empty_segment_moves_back_only_to_an_open_one(tmp, sealed, place):
     queue = write(tmp, numbered(0, 5), [], sealed=[sealed, False])
     set_position(queue, 1, 64)
     with tw.open_subscriber(queue, "x") as reader:
@@ -165,7 +165,7 @@ def test_the_header_of_a_segment_in_the_middle_is_written_again(tmp):
     assert read(queue) == ([*range(16)], [])
 
 
-def test_a_new_queue_knows_what_is_on_disk_from_its_beginning_on(tmp):
+def test_a_new_queue_has_a_checkpoint_from_the_start(tmp):
     queue = tmp / "q"
     with tw.open_publisher(queue, segment_bytes=BYTES):
         assert qf.parse_checkpoint((queue / "index.meta").read_bytes()) == (0, 64)
@@ -191,12 +191,12 @@ def test_a_later_record_inside_an_unfinished_payload_keeps_no_writer_out(tmp):
     image[4] = 2
     image[32:36] = qf.crc32c(bytes(image[:32])).to_bytes(4, "little")
     queue = write(tmp, numbered(0, 5), [], sealed=[True, False])
-    patch(queue, 1, 128, bytes(image))  # a writer was killed before it had committed the record
+    patch(queue, 1, 128, bytes(image))  # a writer was killed before it committed the record
     assert reopen(queue)["next_seq"] == 5
 
 
 def test_a_segment_of_copies_is_not_where_the_log_ends(tmp):
-    """Retention keeps from the segment of the last record on: it must be that one."""
+    """Retention keeps the segment of the last record and later ones: it must be that one."""
     queue = write(tmp, numbered(0, 40), [], sealed=[True, False])
     patch(queue, 1, 128, qf.record(1_000_000, b"a copy from elsewhere"))
     with tw.open_publisher(queue, retention=tw.Retention(), preallocate=False) as writer:
@@ -204,7 +204,7 @@ def test_a_segment_of_copies_is_not_where_the_log_ends(tmp):
         with tw.open_subscriber(queue, "x") as reader:
             assert [r.seq for r in reader] == [*range(40)]
             reader.commit()
-            time.sleep(0.3)  # some passes of retention, of 10 ms at the least
+            time.sleep(0.3)  # some passes of retention, each of at least 10 ms
     assert reopen(queue)["next_seq"] == 40
 
 
@@ -218,10 +218,10 @@ def test_two_lost_header_pages_in_a_row_of_a_sparse_log(tmp):
     assert read(queue)[0] == [n for s in (0, 1000, 2000) for n in range(s, s + 500, 100)]
 
 
-# ---- readers over what was mended ----------------------------------------------------------------
+# ---- readers after a repair ----------------------------------------------------------------------
 
 
-def test_a_reader_that_resumes_where_a_segment_lost_its_beginning_is_told(tmp):
+def test_a_reader_that_resumes_where_a_segment_lost_its_start_reports_the_gap(tmp):
     second = numbered(40, 20)
     queue = write(tmp, numbered(0, 40), second)
     for n in range(5):
@@ -231,7 +231,7 @@ def test_a_reader_that_resumes_where_a_segment_lost_its_beginning_is_told(tmp):
     assert resumed(queue) == ([*range(45, 61)], [(40, 44)])
 
 
-def test_a_position_behind_a_hole_of_zeros_stays(tmp):
+def test_a_position_after_a_hole_of_zeros_stays(tmp):
     records = numbered(0, 20)
     queue = write(tmp, records)
     patch(queue, 0, offset_of(records, 5), bytes(512))  # four records
@@ -239,7 +239,7 @@ def test_a_position_behind_a_hole_of_zeros_stays(tmp):
     assert resumed(queue) == ([*range(15, 20)], [])
 
 
-def test_skipping_damage_right_behind_a_leading_pad(tmp):
+def test_skipping_damage_right_after_a_leading_pad(tmp):
     records = numbered(0, 20)
     queue = write(tmp, records)
     for n in range(10):
@@ -262,7 +262,7 @@ def test_a_lost_commit_word_before_a_missing_segment_hides_no_record(tmp):
         assert [reader.next().seq for _ in range(4)] == [6, 7, 8, 9]
 
 
-def test_a_file_that_is_none_keeps_no_writer_out(tmp, caplog):
+def test_a_directory_in_place_of_a_file_keeps_no_writer_out(tmp, caplog):
     queue = write(tmp, numbered(0, 5))
     (queue / "readers" / "x.meta").mkdir(parents=True)
     (queue / "000000999.idx").mkdir()
@@ -271,7 +271,7 @@ def test_a_file_that_is_none_keeps_no_writer_out(tmp, caplog):
     assert "could not be removed" in caplog.text
 
 
-def test_what_was_kept_is_not_replaced(tmp):
+def test_a_kept_copy_is_not_replaced(tmp):
     records = numbered(0, 10)
     queue = write(tmp, records)
     kept = queue / "000000000.q.damaged"

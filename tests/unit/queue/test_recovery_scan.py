@@ -1,4 +1,4 @@
-"""Recovery: where the scan begins, and what it takes for the next number."""
+"""Recovery: where the scan begins, and which sequence number it continues with."""
 
 import os
 
@@ -22,7 +22,7 @@ from tests.support.crafted import (
 # ---- sparse logs --------------------------------------------------------------------------------
 
 
-def test_a_sparse_log_goes_on_after_its_highest_number(tmp):
+def test_a_sparse_log_continues_after_its_highest_number(tmp):
     records = [qf.record(n, b"x") for n in (3, 10, 500, 10**12)]
     queue = write(tmp, records, sparse=True)
     found = reopen(queue)
@@ -40,7 +40,7 @@ def test_damage_in_a_sparse_log_ends_at_any_higher_number(tmp):
     assert read(queue) == ([3, 500, 10**12, 10**12 + 7, 10**12 + 8], [])
 
 
-def test_a_lower_copy_inside_a_damaged_payload_of_a_sparse_log_is_not_taken(tmp):
+def test_a_lower_copy_inside_a_damaged_payload_of_a_sparse_log_is_not_shown(tmp):
     records = [qf.record(n, b"x") for n in (3, 10, 500, 900)]
     records[2] = qf.record(500, qf.record(4, b"inner"))
     queue = write(tmp, records, sparse=True)
@@ -49,7 +49,7 @@ def test_a_lower_copy_inside_a_damaged_payload_of_a_sparse_log_is_not_taken(tmp)
     assert read(queue) == ([3, 10, 900, 901], [])
 
 
-def test_a_segment_made_by_recovery_is_sparse_where_the_log_is(tmp):
+def test_a_segment_created_by_recovery_is_sparse_if_the_log_is(tmp):
     queue = write(tmp, [qf.record(8, b"x")], sparse=True, sealed=[True])
     reopen(queue)
     header, _ = qf.parse_segment(qf.segment_path(queue, 1))
@@ -83,7 +83,9 @@ CHECKPOINTS = {
 
 @pytest.mark.parametrize("indexed", [False, True])
 @pytest.mark.parametrize("what", CHECKPOINTS)
-def test_whatever_the_checkpoint_says_the_writer_goes_on_behind_the_last_record(tmp, what, indexed):
+def test_whatever_the_checkpoint_contains_the_writer_continues_after_the_last_record(
+    tmp, what, indexed
+):
     first, last = numbered(0, 30), numbered(30, 7)
     queue = write(tmp, first, last, [], sealed=[True, False, False])
     if CHECKPOINTS[what] is not None:
@@ -98,7 +100,7 @@ def test_whatever_the_checkpoint_says_the_writer_goes_on_behind_the_last_record(
     assert read(queue) == ([*range(38)], [])
 
 
-def test_what_a_checkpoint_proves_and_is_gone_keeps_its_place(tmp):
+def test_lost_records_that_a_checkpoint_proves_keep_their_place(tmp):
     """A reader may have committed a position after it: new records come there, not before."""
     records = numbered(0, 7)
     queue = write(tmp, records)
@@ -127,7 +129,7 @@ def test_a_clean_close_leaves_a_checkpoint_at_the_tail(tmp):
 
 
 def test_a_checkpoint_without_a_crc_that_is_beyond_the_end_is_not_replaced_by_a_proven_one(tmp):
-    """Nothing shows that what is before the end was ever synced."""
+    """Nothing shows that the records before the end were ever synced."""
     queue = write(tmp, numbered(0, 5))
     stored = qf.checkpoint(0, BYTES, checked=False)
     (queue / "index.meta").write_bytes(stored)
@@ -181,8 +183,8 @@ def indexed_queue(tmp, checkpoint_at, **index):
 
 def test_the_scan_starts_at_the_last_index_entry_before_the_checkpoint(tmp):
     queue, records = indexed_queue(tmp, 14)
-    damage(queue, 0, offset_of(records, 10))  # before entry 12: on disk, and not looked at again
-    damage(queue, 0, offset_of(records, 13))  # behind it
+    damage(queue, 0, offset_of(records, 10))  # before entry 12: on disk, and not read again
+    damage(queue, 0, offset_of(records, 13))  # after it
     found = reopen(queue)
     assert found["damaged_spans"] == 1
     assert found["next_seq"] == 20
@@ -192,7 +194,7 @@ def test_the_scan_starts_at_the_last_index_entry_before_the_checkpoint(tmp):
     )
 
 
-def test_an_entry_behind_the_checkpoint_is_not_used(tmp):
+def test_an_entry_after_the_checkpoint_is_not_used(tmp):
     queue, records = indexed_queue(tmp, 10)
     damage(queue, 0, offset_of(records, 9))  # entry 8 is the last before the checkpoint, not 16
     assert reopen(queue)["damaged_spans"] == 1
@@ -201,7 +203,7 @@ def test_an_entry_behind_the_checkpoint_is_not_used(tmp):
 def test_an_entry_whose_record_is_damaged_is_not_used(tmp):
     queue, records = indexed_queue(tmp, 14)
     damage(queue, 0, offset_of(records, 12))
-    damage(queue, 0, offset_of(records, 9))  # behind entry 8, which is used instead
+    damage(queue, 0, offset_of(records, 9))  # after entry 8, which is used instead
     damage(queue, 0, offset_of(records, 5))  # before it
     assert reopen(queue)["damaged_spans"] == 2
 
@@ -233,7 +235,7 @@ def test_a_restarted_writer_completes_the_index_rather_than_replacing_it(tmp):
     assert [e["offset"] for e in entries] == [r.offset for r in records[::4]]
 
 
-# ---- what lies below and beside -----------------------------------------------------------------
+# ---- earlier segments and other files -----------------------------------------------------------
 
 
 def test_every_unsealed_segment_below_the_writers_is_sealed(tmp):
@@ -256,7 +258,7 @@ def test_temporary_files_are_removed_and_other_files_are_not(tmp):
     assert all((queue / name).exists() for name in ("READY", "types.json", "notes.txt"))
 
 
-def test_a_segment_file_of_which_no_byte_reached_the_disk_is_made_again(tmp):
+def test_a_segment_file_of_which_no_byte_reached_the_disk_is_created_again(tmp):
     queue = write(tmp, numbered(0, 5), sealed=[True])
     qf.segment_path(queue, 1).write_bytes(b"")
     found = reopen(queue)
@@ -264,7 +266,7 @@ def test_a_segment_file_of_which_no_byte_reached_the_disk_is_made_again(tmp):
     assert os.path.getsize(qf.segment_path(queue, 1)) == BYTES
 
 
-def test_the_position_in_control_is_right_after_opening(tmp):
+def test_the_position_in_control_is_correct_after_opening(tmp):
     records = numbered(0, 5)
     queue = write(tmp, records)
     data = bytearray((queue / "control.meta").read_bytes())
@@ -276,7 +278,7 @@ def test_the_position_in_control_is_right_after_opening(tmp):
         assert fields["segment_gen"] % 2 == 0
 
 
-def test_seeks_are_right_after_a_mend(tmp):
+def test_seeks_are_correct_after_a_repair(tmp):
     records = numbered(0, 40)
     queue = write(tmp, records)
     damage(queue, 0, offset_of(records, 17))
@@ -291,7 +293,7 @@ def test_seeks_are_right_after_a_mend(tmp):
         assert reader.next().seq == 18
 
 
-def test_a_reader_before_the_damage_goes_on_after_the_mend(tmp):
+def test_a_reader_before_the_damage_continues_after_the_repair(tmp):
     records = numbered(0, 10)
     queue = write(tmp, records)
     damage(queue, 0, offset_of(records, 4))

@@ -1,4 +1,4 @@
-"""Retention: off unless asked for; what every reader that counts has committed past goes."""
+"""Retention: off by default; deletes what every reader that counts has committed past."""
 
 import logging
 
@@ -22,7 +22,7 @@ def commit_all(reader):
 
 
 def passes(writer, eventually, count=2):
-    """Wait until the retention thread has looked at the queue `count` times more."""
+    """Wait until the retention thread has checked the queue `count` more times."""
     for _ in range(count):
         fill_segments(writer, 1)
         seals = writer.metrics()["rolls"]
@@ -30,11 +30,11 @@ def passes(writer, eventually, count=2):
 
 
 def leave_reader(queue, name="gone", pinned=False):
-    """A reader at the very start that nobody runs any more."""
+    """A reader at the very start that no longer runs."""
     tw.open_subscriber(queue, name, pinned=pinned).close()
 
 
-def test_off_by_default_an_expired_reader_costs_nothing(publisher, queue, eventually):
+def test_off_by_default_nothing_is_deleted_for_an_expired_reader(publisher, queue, eventually):
     writer = publisher()
     (queue / "readers").mkdir(mode=0o700)
     old = reader_meta(reader_slot(0, 64, 1, heartbeat_ns=1))
@@ -49,7 +49,9 @@ def test_off_by_default_an_expired_reader_costs_nothing(publisher, queue, eventu
     assert len(stored(queue)) == writer.next_seq
 
 
-def test_committed_segments_go_and_the_rest_stays(publisher, subscriber, queue, eventually):
+def test_committed_segments_are_deleted_and_the_rest_stays(
+    publisher, subscriber, queue, eventually
+):
     writer = publisher(retention=PATIENT)
     reader = subscriber()
     fill_segments(writer, 5)
@@ -71,7 +73,7 @@ def test_reading_without_committing_retires_nothing(publisher, subscriber, queue
     assert segment_ids(queue)[0] == 0
 
 
-def test_the_segment_that_holds_the_last_record_never_goes(
+def test_the_segment_with_the_last_record_is_never_deleted(
     publisher, subscriber, queue, eventually
 ):
     writer = publisher(retention=PATIENT)
@@ -83,19 +85,19 @@ def test_the_segment_that_holds_the_last_record_never_goes(
     assert stored(queue)[-1].seq == writer.next_seq - 1
 
 
-def test_a_queue_that_nobody_ever_read_loses_nothing(publisher, queue, eventually):
+def test_a_queue_that_was_never_read_loses_nothing(publisher, queue, eventually):
     writer = publisher(retention=STRICT)
     fill_segments(writer, 5)
     passes(writer, eventually)
     assert segment_ids(queue)[0] == 0
-    with tw.open_log(queue) as reader:  # an anonymous reader is nobody
+    with tw.open_log(queue) as reader:  # an anonymous reader does not count
         list(reader)
         passes(writer, eventually)
     assert segment_ids(queue)[0] == 0
     assert len(stored(queue)) == writer.next_seq
 
 
-def test_a_forgotten_reader_leaves_a_queue_that_nobody_reads(publisher, queue, eventually):
+def test_a_forgotten_reader_leaves_a_queue_without_readers(publisher, queue, eventually):
     writer = publisher(retention=STRICT)
     with tw.open_subscriber(queue, "r") as reader:
         reader.close(forget=True)
@@ -104,13 +106,13 @@ def test_a_forgotten_reader_leaves_a_queue_that_nobody_reads(publisher, queue, e
     assert segment_ids(queue)[0] == 0
 
 
-def test_the_index_goes_with_its_segment(publisher, subscriber, queue, eventually):
+def test_the_index_is_deleted_with_its_segment(publisher, subscriber, queue, eventually):
     writer = publisher(retention=PATIENT)
     reader = subscriber()
     fill_segments(writer, 5)
     commit_all(reader)
     eventually(lambda: segment_ids(queue)[0] == 5)
-    writer.close()  # whatever was still to be indexed is indexed now
+    writer.close()  # indexes whatever is not indexed yet
     assert [path.name for path in queue.glob("*.idx")] == [index_path(queue, 5).name]
 
 
@@ -150,7 +152,7 @@ def test_a_stale_reader_no_longer_holds_segments_back(publisher, queue, eventual
     assert (queue / "readers" / "gone.meta").exists()
 
 
-def test_a_stale_reader_counts_again_when_it_comes_back(publisher, queue, eventually):
+def test_a_stale_reader_counts_again_when_it_returns(publisher, queue, eventually):
     writer = publisher(retention=STRICT)
     with tw.open_subscriber(queue, "r") as reader:
         fill_segments(writer, 2)
@@ -165,7 +167,7 @@ def test_a_stale_reader_counts_again_when_it_comes_back(publisher, queue, eventu
         assert seqs(reader)[-1] == writer.next_seq - 1
 
 
-def test_when_every_reader_is_stale_only_what_holds_the_last_record_stays(
+def test_when_every_reader_is_stale_only_the_segment_with_the_last_record_stays(
     publisher, queue, eventually
 ):
     writer = publisher(retention=STRICT)
@@ -193,7 +195,7 @@ def test_a_lagging_reader_no_longer_holds_segments_back(publisher, queue, eventu
         eventually(lambda: writer.metrics()["readers_ignored"] == 1)  # counted when a pass ends
         assert "'slow'" in caplog.text
         assert "'live'" not in caplog.text
-        assert slow.next().seq == 0  # of the segment it holds in its hands
+        assert slow.next().seq == 0  # of the segment that it has mapped
 
 
 @pytest.mark.parametrize(
@@ -251,7 +253,7 @@ sys.stdin.readline()
     assert writer.metrics()["readers_ignored"] == 1
 
 
-def test_a_reader_whose_segment_was_retired_is_told_where_to_go_on(publisher, queue, eventually):
+def test_a_reader_whose_segment_was_retired_learns_where_to_resume(publisher, queue, eventually):
     writer = publisher(retention=tw.Retention(3600.0, max_reader_lag_bytes=2 * 8192))
     with tw.open_subscriber(queue, "slow") as slow, tw.open_subscriber(queue, "live") as live:
         fill_segments(writer, 1)
@@ -263,7 +265,7 @@ def test_a_reader_whose_segment_was_retired_is_told_where_to_go_on(publisher, qu
             fill_segments(writer, 1)
         commit_all(live)
         eventually(lambda: segment_ids(queue)[0] == 5)
-        # What it holds in its hands it can read to the end.
+        # It can read the segment that it has mapped to its end.
         assert slow.read_batch(1000).seq.tolist() == [3, 4, 5, 6]
         with pytest.raises(tw.SegmentMissing) as caught:
             slow.next()
@@ -277,7 +279,7 @@ def test_a_reader_whose_segment_was_retired_is_told_where_to_go_on(publisher, qu
         assert slow.next().seq == caught.value.first_available_seq
 
 
-def test_a_reader_that_resumes_in_a_retired_segment_is_told_where_to_go_on(
+def test_a_reader_that_resumes_in_a_retired_segment_learns_where_to_resume(
     publisher, queue, eventually
 ):
     writer = publisher(retention=STRICT)
@@ -305,7 +307,7 @@ def test_a_payload_outlives_its_retired_segment(publisher, subscriber, queue, ev
     assert bytes(record.payload) == b"precious"
 
 
-def test_numbers_go_on_after_everything_was_retired_and_reopened(
+def test_numbers_continue_after_everything_was_retired_and_reopened(
     publisher, subscriber, queue, eventually
 ):
     writer = publisher(retention=PATIENT)

@@ -1,4 +1,4 @@
-"""A log that nobody will fill gives the room behind its end back when it is closed."""
+"""A log that will not be filled frees the space after its end when it is closed."""
 
 import os
 
@@ -19,11 +19,11 @@ def fill(queue, count=100, config=None):
             writer.append(1, b"%d" % writer.next_seq)
 
 
-# Holes are looked at below `tmp_path`, on a disk: tmpfs fills one when somebody reads it.
+# Holes are examined in `tmp_path`, on a disk: tmpfs fills a hole when it is read.
 
 
 def taken(queue, segment=0):
-    """Bytes of the disk, and of the file."""
+    """The allocated bytes and the length of the file."""
     found = os.stat(queue / f"{segment:09}.q")
     return found.st_blocks * 512, found.st_size
 
@@ -34,7 +34,7 @@ def payloads(queue):
 
 
 @pytest.mark.parametrize("count", [0, 1, 100])
-def test_a_closed_archive_takes_what_it_holds_and_keeps_its_length(tmp, count):
+def test_a_closed_archive_uses_only_the_space_of_its_records_and_keeps_its_length(tmp, count):
     fill(tmp / "q", count)
     blocks, size = taken(tmp / "q")
     assert blocks <= 32768
@@ -46,7 +46,7 @@ def test_a_closed_archive_takes_what_it_holds_and_keeps_its_length(tmp, count):
         assert check.verdict().intact
 
 
-def test_no_byte_of_a_record_changes_so_a_kill_at_any_moment_does_no_harm(tmp):
+def test_no_byte_of_a_record_changes_so_a_kill_at_any_moment_is_harmless(tmp):
     writer = tw.open_publisher(tmp / "q", config=WriterConfig.archive(), segment_bytes=65536)
     writer.append(1, b"x" * 4000)
     before = (tmp / "q" / "000000000.q").read_bytes()
@@ -56,7 +56,7 @@ def test_no_byte_of_a_record_changes_so_a_kill_at_any_moment_does_no_harm(tmp):
 
 
 @pytest.mark.parametrize("bytes_left", [0, 64, 128, 4096, 4160])
-def test_a_segment_that_is_full_or_nearly_so_stays_whole(tmp, bytes_left):
+def test_a_segment_that_is_full_or_nearly_full_stays_allocated(tmp, bytes_left):
     payload = bytes(8192 - 64 - 64 - bytes_left)
     with tw.open_publisher(tmp / "q", config=WriterConfig.archive(), segment_bytes=8192) as writer:
         writer.append(1, payload)
@@ -67,7 +67,7 @@ def test_a_segment_that_is_full_or_nearly_so_stays_whole(tmp, bytes_left):
         assert [len(record.payload) for record in log] == [len(payload), 4, 4]
 
 
-def test_who_opens_it_again_takes_the_room_before_appending(tmp_path):
+def test_reopening_allocates_the_space_before_appending(tmp_path):
     fill(tmp_path / "q")
     with tw.open_publisher(tmp_path / "q", config=WriterConfig.archive()) as writer:
         assert taken(tmp_path / "q")[0] >= SEGMENT_BYTES
@@ -76,8 +76,8 @@ def test_who_opens_it_again_takes_the_room_before_appending(tmp_path):
     assert payloads(tmp_path / "q") == list(range(101))
 
 
-def test_a_copy_with_holes_is_whole_again_before_a_record_comes(tmp_path):
-    """Else a full disk would strike in the middle of a record."""
+def test_a_copy_with_holes_is_allocated_again_before_a_record_is_appended(tmp_path):
+    """Otherwise a full disk would fail in the middle of a record."""
     fill(tmp_path / "q", config=WriterConfig())
     segment = tmp_path / "q" / "000000000.q"
     os.truncate(segment, 65536)
@@ -87,12 +87,12 @@ def test_a_copy_with_holes_is_whole_again_before_a_record_comes(tmp_path):
         assert taken(tmp_path / "q")[0] >= SEGMENT_BYTES
 
 
-def test_a_live_queue_keeps_its_room(tmp_path):
+def test_a_live_queue_keeps_its_space(tmp_path):
     fill(tmp_path / "q", config=WriterConfig())
     assert taken(tmp_path / "q")[0] >= SEGMENT_BYTES
 
 
-def test_a_reader_that_waits_at_the_end_goes_on_when_it_grows_again(tmp):
+def test_a_reader_that_waits_at_the_end_continues_when_the_log_grows(tmp):
     fill(tmp / "q")
     with open_reader(tmp / "q") as reader:
         assert len(reader.read_batch(1000)) == 100

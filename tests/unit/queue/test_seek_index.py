@@ -1,4 +1,4 @@
-"""The seek index: of sealed and active segments, and seeks that are right with or without it."""
+"""The seek index: of sealed and active segments, and seeks that are correct with or without it."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ COUNT = 1000
 
 
 def times(count=COUNT, seed=3):
-    """Mostly rising times with late ones between."""
+    """Mostly rising times with some late ones."""
     rng = np.random.default_rng(seed)
     rising = BASE_NS + np.arange(count) * 100
     return (rising - rng.integers(0, 2_000, count) * rng.integers(0, 2, count)).tolist()
@@ -122,7 +122,7 @@ def test_the_active_segment_is_indexed_as_it_grows(publisher, queue, stamps, eve
     check_index(queue, 0, sealed=False)
 
 
-def test_the_stride_is_4096_unless_said(publisher, queue):
+def test_the_default_stride_is_4096(publisher, queue):
     with publisher() as writer:
         fill(writer, times(150))
     check_index(queue, 0, sealed=True, stride=4096)
@@ -130,7 +130,7 @@ def test_the_stride_is_4096_unless_said(publisher, queue):
 
 
 @pytest.mark.parametrize("stride", [1, 2, 7, 63])
-def test_any_stride_gives_right_indexes_and_seeks(publisher, queue, stride):
+def test_any_stride_gives_correct_indexes_and_seeks(publisher, queue, stride):
     stamps = times(300)
     with publisher(index_stride=stride) as writer:
         fill(writer, stamps)
@@ -149,14 +149,14 @@ def test_seeks_equal_a_plain_list_while_the_writer_runs(publisher, queue, stamps
         check_seeks(queue, stamps[:end])
 
 
-def test_times_that_only_fall_are_found_at_the_first_record(publisher, queue):
+def test_times_that_only_decrease_are_found_at_the_first_record(publisher, queue):
     stamps = [BASE_NS - i for i in range(500)]
     with publisher(index_stride=STRIDE) as writer:
         fill(writer, stamps)
     check_seeks(queue, stamps, step=3)
 
 
-def test_a_single_late_peak_hides_nothing_behind_it(publisher, queue):
+def test_a_single_late_peak_hides_no_later_record(publisher, queue):
     stamps = [BASE_NS + i for i in range(500)]
     stamps[250] += 10**9
     with publisher(index_stride=STRIDE) as writer:
@@ -194,7 +194,7 @@ def test_a_restarted_writer_indexes_what_a_crash_left_without(
     sealed = queue_files.control(filled)["current_segment"]
     index_path(filled, sealed - 1).unlink()
     index_path(filled, 3).unlink()
-    every_index(filled, flip(12))  # as if the rest had been caught half-way
+    every_index(filled, flip(12))  # as if the rest had been incomplete
     if checkpoint == "lost":
         (filled / "index.meta").unlink()
     publisher(index_stride=STRIDE)
@@ -269,7 +269,7 @@ def test_indexes_of_other_segments_change_no_answer(filled, stamps):
     check_seeks(filled, stamps)
 
 
-def test_a_folder_in_place_of_an_index_changes_no_answer(filled, stamps):
+def test_a_directory_in_place_of_an_index_changes_no_answer(filled, stamps):
     for path in filled.glob("*.idx"):
         path.unlink()
         path.mkdir()
@@ -287,7 +287,7 @@ def test_a_writer_opens_and_appends_over_a_damaged_index(publisher, filled, stam
 
 
 def test_an_index_without_running_maximum_is_used_with_care(filled, stamps):
-    """As other implementations write them: entries carry the record's own time."""
+    """As other implementations write them: entries have the time of the record itself."""
     for number in segment_ids(filled):
         if not index_path(filled, number).exists():
             continue

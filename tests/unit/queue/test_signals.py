@@ -23,7 +23,7 @@ def alarm():
     signal.signal(signal.SIGALRM, before)
 
 
-# The handler must fall into the making of an error, where the writer's lock is held.
+# The handler must run while an error is made, when the writer's lock is held.
 @pytest.mark.parametrize("moment", range(60))
 def test_closing_a_writer_inside_a_failing_append(tmp, alarm, moment):
     writer = tw.open_publisher(tmp / "q", segment_bytes=8192, preallocate=False)
@@ -60,12 +60,12 @@ def test_closing_a_reader_that_waits(tmp, alarm):
         assert reader.closed
 
 
-def test_closing_a_writer_that_waits_for_room(tmp, alarm):
+def test_closing_a_writer_that_waits_for_space(tmp, alarm):
     writer = tw.open_publisher(
         tmp / "q", segment_bytes=8192, max_segments=1, when_full=tw.Block(30)
     )
     alarm(0.05, writer.close)
-    for _ in range(7):  # all that one segment holds
+    for _ in range(7):  # fills a segment
         writer.append(1, bytes(1000))
     with pytest.raises(tw.ClosedHandle):
         writer.append(1, bytes(1000))

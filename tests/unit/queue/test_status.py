@@ -1,4 +1,4 @@
-"""A queue looked at from outside: alive, dead, damaged; and nothing is changed by looking."""
+"""The status of a queue: alive, dead or damaged; reading it changes nothing."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def fingerprint(folder):
     }
 
 
-def test_a_living_writer_and_reader_are_seen(publisher, subscriber, queue):
+def test_a_living_writer_and_reader_are_shown(publisher, subscriber, queue):
     writer = publisher()
     reader = subscriber(pinned=True)
     writer.append_batch(1, [b"a", b"b", b"c"])
@@ -47,7 +47,7 @@ def test_a_living_writer_and_reader_are_seen(publisher, subscriber, queue):
     assert seen.problems == ()
 
 
-def test_after_a_clean_close_nobody_is_named(publisher, subscriber, queue):
+def test_after_a_clean_close_no_writer_is_named(publisher, subscriber, queue):
     publisher().close()
     subscriber().close()
     seen = status(queue)
@@ -55,7 +55,7 @@ def test_after_a_clean_close_nobody_is_named(publisher, subscriber, queue):
     assert [r.alive for r in seen.readers] == [False]
 
 
-def test_a_killed_writer_is_named_and_dead(queue):
+def test_a_killed_writer_is_named_as_dead(queue):
     with Child(WRITER, queue, 8192) as child:
         child.expect("ready")
         child.kill()
@@ -81,7 +81,7 @@ def test_a_sparse_log_does_not_count_by_numbers(publisher, subscriber, queue):
     assert (seen.readers[0].lag_records, seen.readers[0].next_seq) == (2, 10)
 
 
-def test_looking_changes_nothing(publisher, subscriber, queue):
+def test_reading_the_status_changes_nothing(publisher, subscriber, queue):
     with publisher() as writer:
         writer.append_batch(1, [bytes(900)] * 20)
     subscriber().close()
@@ -93,7 +93,7 @@ def test_looking_changes_nothing(publisher, subscriber, queue):
     assert fingerprint(queue) == before
 
 
-def test_looking_does_not_keep_a_writer_or_reader_out(publisher, subscriber, queue):
+def test_reading_the_status_keeps_no_writer_or_reader_out(publisher, subscriber, queue):
     publisher().close()
     subscriber().close()
     watch = QueueWatch(queue)
@@ -103,7 +103,7 @@ def test_looking_does_not_keep_a_writer_or_reader_out(publisher, subscriber, que
     assert watch.look().writer.alive
 
 
-def test_segments_that_retention_removes_meanwhile_are_no_problem(publisher, subscriber, queue):
+def test_segments_that_retention_removes_meanwhile_are_not_a_problem(publisher, subscriber, queue):
     writer = publisher(retention=tw.Retention(reader_ttl=1000.0))
     reader = subscriber()
     done = threading.Event()
@@ -128,7 +128,7 @@ def test_segments_that_retention_removes_meanwhile_are_no_problem(publisher, sub
     assert problems == []
 
 
-# Becomes a user without rights, then looks.
+# Becomes a user without permissions, then reads the status.
 LOOKER = """
 import os, sys
 import tapewire as tw
@@ -144,7 +144,7 @@ print(seen.records, seen.writer.alive, seen.problems, flush=True)
 """
 
 
-def test_a_folder_that_may_only_be_read_is_looked_at(publisher, queue, tmp):
+def test_the_status_of_a_read_only_directory_is_read(publisher, queue, tmp):
     publisher(preallocate=False).append(1, b"a")
     for path in queue.iterdir():
         path.chmod(0o444)
@@ -170,7 +170,7 @@ def test_a_queue_written_elsewhere_has_no_metrics(tmp):
     assert status(crafted.write(tmp, crafted.numbered(0, 3))).metrics is None
 
 
-def test_segments_say_what_they_are(publisher, queue):
+def test_the_status_has_the_state_of_each_segment(publisher, queue):
     with publisher(preallocate=False) as writer:
         writer.append_batch(1, [bytes(900)] * 20)
     shutil.copy(queue / "000000000.q", queue / "000000000.q.damaged")
@@ -200,7 +200,7 @@ def test_the_dict_is_json(publisher, subscriber, queue):
     assert set(again) == set(vars(seen))
 
 
-# ---- what cannot be read is a line, and the rest is still told
+# ---- an unreadable file is a problem, and the rest is still reported
 
 
 def one_problem(queue, *words):
@@ -221,14 +221,14 @@ def three(tmp):
     return queue
 
 
-def test_the_fixture_is_well(three):
+def test_the_fixture_has_no_problems(three):
     seen = status(three)
     assert seen.problems == ()
     assert seen.readers[0].lag_records == 8
 
 
 @pytest.mark.parametrize("content", [b"", bytes(512), NOISE[:512], bytes(100)])
-def test_a_damaged_control_file_leaves_the_rest_to_be_seen(three, content):
+def test_a_damaged_control_file_does_not_hide_the_rest(three, content):
     (three / "control.meta").write_bytes(content)
     seen = one_problem(three, "control.meta")
     assert seen.version == 0
@@ -248,14 +248,14 @@ def test_a_damaged_segment_header_is_named(three):
     assert "reader 'r': its lag in records is unknown" in seen.problems[1]
 
 
-def test_a_segment_cut_short_is_named(three):
+def test_a_truncated_segment_is_named(three):
     os.truncate(qf.segment_path(three, 2), 100)
     seen = one_problem(three, "invalid length", "size=100")
     assert seen.segments[2].bytes == 100
     assert seen.last_seq == 5
 
 
-def test_a_damaged_record_is_hopped_over(three):
+def test_a_damaged_record_is_skipped(three):
     crafted.damage(three, 1, 64 + 128)
     seen = status(three)
     assert seen.last_seq == 8
@@ -268,7 +268,7 @@ def test_a_damaged_reader_file_is_named(three):
     assert seen.readers[0].lag_records is None
 
 
-def test_a_position_that_cannot_be_is_named(three):
+def test_an_invalid_position_is_named(three):
     slot = qf.reader_slot(2**40, 64, 1)
     (three / "readers" / "r.meta").write_bytes(qf.reader_meta(slot))
     one_problem(three, "invalid position", f"segment={2**40}")
@@ -276,7 +276,7 @@ def test_a_position_that_cannot_be_is_named(three):
 
 @pytest.mark.parametrize("make", ["link", "pipe", "folder"])
 @pytest.mark.parametrize("name", ["LEASE", "stats.meta", "readers/x.meta", "writer.lock"])
-def test_links_pipes_and_folders_in_the_place_of_files_are_named(three, name, make):
+def test_links_pipes_and_directories_in_place_of_files_are_named(three, name, make):
     path = three / name
     if make == "link":
         path.symlink_to("/etc/passwd")
@@ -292,7 +292,7 @@ def test_links_pipes_and_folders_in_the_place_of_files_are_named(three, name, ma
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[1]", b"\xff", b"[" * 60000])
-def test_a_lease_that_is_no_json_object_is_named(three, text):
+def test_a_lease_that_is_not_a_json_object_is_named(three, text):
     (three / "LEASE").write_bytes(text)
     one_problem(three, "LEASE")
 
@@ -322,6 +322,6 @@ def test_every_queue_below_a_root_is_found_and_links_are_not_followed(tmp):
     assert find_queues(tmp / "bus" / "b") == [str(tmp / "bus/b")]
 
 
-def test_a_root_that_is_not_there_is_an_error(tmp):
+def test_a_missing_root_is_an_error(tmp):
     with pytest.raises(FileNotFoundError):
         find_queues(tmp / "absent")

@@ -12,7 +12,7 @@ from tests.support.entries import BASE_NS
 
 
 class Files:
-    """What the files hold now, read whole."""
+    """The current content of the files, read completely."""
 
     def __init__(self, queue):
         self.records = []
@@ -20,7 +20,7 @@ class Files:
             header, parsed = qf.parse_segment(qf.segment_path(queue, segment))
             records = [(segment, r) for r in parsed if not r.is_pad]
             if records:
-                self.end = segment, parsed[-1].end  # PADs belong to what lies between
+                self.end = segment, parsed[-1].end  # PADs count as part of the distance
             self.records += records
         self.sparse = bool(header["flags"] & qf.SPARSE)
         self.segment_bytes = qf.segment_path(queue, 0).stat().st_size
@@ -52,13 +52,13 @@ def check(seen, files):
         assert got == files.lag(r.segment, r.offset), r.name
 
 
-# Small segments are counted by walking alone, large ones from the seek index on.
+# Small segments are counted by walking only, large ones from the seek index.
 @pytest.mark.parametrize(
     ("segment_bytes", "largest", "stride", "sparse"),
     [(8192, 900, 4096, False), (1 << 18, 3000, 3, False), (1 << 18, 3000, 5, True)],
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_lags_of_random_appends_rolls_reopenings_and_commits_are_what_is_counted(
+def test_lags_of_random_appends_rolls_reopenings_and_commits_equal_a_count(
     tmp, segment_bytes, largest, stride, sparse, seed
 ):
     dice = random.Random(seed)
@@ -70,7 +70,7 @@ def test_lags_of_random_appends_rolls_reopenings_and_commits_are_what_is_counted
     time = BASE_NS
     for _ in range(20):
         for _ in range(dice.choice([0, 1, 7, 60])):
-            time += dice.randrange(-2, 10)  # may fall back
+            time += dice.randrange(-2, 10)  # may decrease
             seq = writer.next_seq + dice.randrange(3) if sparse else None
             writer.append(1, bytes(dice.randrange(largest)), timestamp_ns=time, seq=seq)
         for name in "abc":
@@ -96,7 +96,7 @@ def test_lags_of_random_appends_rolls_reopenings_and_commits_are_what_is_counted
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_pads_gaps_and_restarts_count_for_what_they_are(tmp, seed):
+def test_pads_gaps_and_restarts_are_counted_correctly(tmp, seed):
     dice = random.Random(seed)
     seq, segments = 0, []
     for _ in range(4):
@@ -123,7 +123,7 @@ def test_pads_gaps_and_restarts_count_for_what_they_are(tmp, seed):
     check(seen, Files(queue))
 
 
-def test_a_watch_sees_a_queue_that_was_removed_and_made_anew(tmp):
+def test_a_watch_sees_a_queue_that_was_removed_and_created_again(tmp):
     watch = QueueWatch(tmp / "q")
     for count in (500, 3, 700):
         with (
@@ -138,7 +138,7 @@ def test_a_watch_sees_a_queue_that_was_removed_and_made_anew(tmp):
         shutil.rmtree(tmp / "q")
 
 
-def test_lag_is_0_at_the_end_of_a_sealed_segment_with_nothing_behind_it(tmp):
+def test_lag_is_0_at_the_end_of_a_sealed_last_segment(tmp):
     queue = qf.write_queue(tmp / "q", [[qf.record(0)], []])
     (queue / "readers").mkdir()
     (queue / "readers" / "r.meta").write_bytes(qf.reader_meta(qf.reader_slot(0, 128, 1)))
@@ -147,7 +147,7 @@ def test_lag_is_0_at_the_end_of_a_sealed_segment_with_nothing_behind_it(tmp):
     assert reader.next_seq == 1
 
 
-def test_lag_is_0_before_a_pad_with_nothing_behind_it(tmp):
+def test_lag_is_0_before_a_pad_at_the_end(tmp):
     queue = qf.write_queue(tmp / "q", [[qf.record(0), qf.pad(640)], [qf.pad(128)]])
     (queue / "readers").mkdir()
     (queue / "readers" / "r.meta").write_bytes(qf.reader_meta(qf.reader_slot(0, 128, 1)))
@@ -158,7 +158,7 @@ def test_lag_is_0_before_a_pad_with_nothing_behind_it(tmp):
     assert reader.next_seq == 1
 
 
-def test_a_reader_whose_segment_is_gone_has_no_lag_in_records_and_a_line_says_why(tmp):
+def test_a_reader_whose_segment_is_gone_has_no_lag_in_records_and_a_reason(tmp):
     queue = qf.write_queue(tmp / "q", [[qf.record(0)], [qf.record(1)], [qf.record(2)]])
     (queue / "readers").mkdir()
     (queue / "readers" / "r.meta").write_bytes(qf.reader_meta(qf.reader_slot(0, 64, 1)))

@@ -1,4 +1,4 @@
-"""Folders and files that cannot be read: told, and nothing else hidden by them."""
+"""Directories and files that cannot be read: reported, and they hide nothing else."""
 
 import errno
 import os
@@ -31,20 +31,20 @@ def forbid(monkeypatch):
 
 @pytest.fixture
 def bus(tmp, forbid):
-    """One good queue, and a folder that may not be looked into."""
+    """One valid queue, and a directory that may not be listed."""
     faulty_bus.good(tmp / "bus" / "md")
     (tmp / "bus" / "private").mkdir()
     forbid(tmp / "bus" / "private")
     return tmp / "bus"
 
 
-def test_a_folder_that_cannot_be_listed_hides_no_queue(bus):
+def test_a_directory_that_cannot_be_listed_hides_no_queue(bus):
     told = []
     assert find_queues(bus, told.append) == [str(bus / "md")]
     assert [error.filename for error in told] == [str(bus / "private")]
 
 
-def test_without_anybody_to_tell_it_raises(bus):
+def test_without_a_callback_it_raises(bus):
     with pytest.raises(PermissionError):
         find_queues(bus)
 
@@ -55,7 +55,7 @@ def test_the_root_itself_always_raises(tmp, forbid):
         find_queues(tmp, lambda error: None)
 
 
-def test_the_doctor_tells_of_it_and_examines_the_rest(bus):
+def test_the_doctor_reports_it_and_examines_the_rest(bus):
     faulty_bus.add_temporary_file(bus / "md")
     ran = tapewire("doctor", bus, "--json")
     assert ran.code == 1
@@ -67,7 +67,7 @@ def test_the_doctor_tells_of_it_and_examines_the_rest(bus):
     assert tapewire("doctor", bus, "--fix", "--yes", "--json").json[0]["left"] == 1
 
 
-def test_a_monitor_tells_of_it_and_watches_the_rest(bus):
+def test_a_monitor_reports_it_and_watches_the_rest(bus):
     snapshot = Watch(bus).sample()
     assert [queue.name for queue in snapshot.queues] == ["md"]
     assert [(a.kind, a.path) for a in snapshot.alerts] == [
@@ -75,14 +75,14 @@ def test_a_monitor_tells_of_it_and_watches_the_rest(bus):
     ]
 
 
-def test_the_lost_and_found_of_a_filesystem_is_nobodys_business(tmp, forbid):
+def test_the_lost_and_found_of_a_filesystem_is_ignored(tmp, forbid):
     faulty_bus.good(tmp / "bus" / "md")
     (tmp / "bus" / "lost+found").mkdir()
     forbid(tmp / "bus" / "lost+found")
     assert find_queues(tmp / "bus") == [str(tmp / "bus" / "md")]
 
 
-def test_a_folder_inside_a_queue_that_cannot_be_listed_is_a_problem(tmp, forbid):
+def test_an_unlistable_directory_inside_a_queue_is_a_problem(tmp, forbid):
     queue = faulty_bus.good(tmp / "q")
     (queue / "snapshots").mkdir()
     forbid(queue / "snapshots")
@@ -91,7 +91,7 @@ def test_a_folder_inside_a_queue_that_cannot_be_listed_is_a_problem(tmp, forbid)
     assert [line.startswith("directory cannot be listed") for line in seen.problems] == [True]
 
 
-def test_folders_as_deep_as_may_be_are_searched(tmp):
+def test_deeply_nested_directories_are_searched(tmp):
     folders = [os.path.join(tmp, *["d"] * n) for n in range(1, 1501)]
     for folder in folders:
         os.mkdir(folder)
@@ -101,11 +101,11 @@ def test_folders_as_deep_as_may_be_are_searched(tmp):
         assert find_queues(tmp) == [deep]
     finally:
         shutil.rmtree(deep)
-        for folder in reversed(folders[:-1]):  # rmtree goes down by recursion
+        for folder in reversed(folders[:-1]):  # rmtree is recursive
             os.rmdir(folder)
 
 
-def test_one_queue_that_cannot_be_looked_at_hides_no_other_from_the_doctor(tmp, monkeypatch):
+def test_one_unreadable_queue_hides_no_other_from_the_doctor(tmp, monkeypatch):
     for name in ("bad", "good"):
         faulty_bus.add_temporary_file(faulty_bus.good(tmp / "bus" / name))
     real = QueueWatch.look
@@ -139,7 +139,7 @@ def test_a_lag_is_not_zero_when_the_end_of_the_log_cannot_be_read(tmp):
     assert reader.lag_records is None
 
 
-def test_a_queue_made_anew_by_the_same_process_is_not_taken_for_the_old_one(tmp):
+def test_a_queue_created_again_by_the_same_process_is_not_mistaken_for_the_old_one(tmp):
     queue = tmp / "q"
     watch = QueueWatch(queue)
     for count in (50, 3):

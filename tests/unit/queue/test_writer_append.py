@@ -22,7 +22,7 @@ def writer(publisher):
 
 
 @pytest.mark.parametrize("type_id", [0, 1, 0x1001, 0xFFFE, np.uint16(7), np.int64(7)])
-def test_types_from_0_to_0xfffe_are_taken(writer, queue, type_id):
+def test_types_from_0_to_0xfffe_are_accepted(writer, queue, type_id):
     writer.append(type_id, b"x")
     assert stored(queue)[0].type_id == int(type_id)
 
@@ -42,7 +42,7 @@ def test_a_type_out_of_range_is_refused(writer, queue, wrong):
 
 
 @pytest.mark.parametrize("wrong", ["x", None, 1.0, b"1"])
-def test_a_type_that_is_no_integer_is_refused(writer, queue, wrong):
+def test_a_type_that_is_not_an_integer_is_refused(writer, queue, wrong):
     for append in (
         lambda: writer.append(wrong, b"x"),
         lambda: writer.append_batch(wrong, [b"x"]),
@@ -54,7 +54,7 @@ def test_a_type_that_is_no_integer_is_refused(writer, queue, wrong):
 
 
 @pytest.mark.parametrize("flags", [0, 0x0100, 0xFF00, np.uint16(0x4200)])
-def test_the_high_8_flags_are_the_user_s(writer, queue, flags):
+def test_the_high_8_flags_are_for_the_user(writer, queue, flags):
     writer.append(1, b"x", flags=flags)
     assert stored(queue)[0].flags == int(flags)
 
@@ -125,7 +125,7 @@ NO_BUFFER = ["text", None, 5, 1.5, ["a"], pytest.param(object(), id="object()")]
 
 
 @pytest.mark.parametrize("wrong", NO_BUFFER, ids=repr)
-def test_what_has_no_buffer_is_refused(writer, queue, wrong):
+def test_an_object_without_a_buffer_is_refused(writer, queue, wrong):
     with pytest.raises(TypeError, match="payload"):
         writer.append(1, wrong)
     with pytest.raises(TypeError, match="payload"):
@@ -137,13 +137,13 @@ def test_a_payload_is_released_after_the_call(writer):
     payload = bytearray(b"hello")
     writer.append(1, payload)
     writer.append_batch(1, [payload, payload])
-    payload.extend(b"more")  # refused while somebody holds the buffer
+    payload.extend(b"more")  # refused while the buffer is exported
     with pytest.raises(tw.InvalidTypeId):
         writer.append_batch(0xFFFF, [payload])
     payload.extend(b"more")
 
 
-def test_a_payload_of_the_greatest_size_fills_a_segment(writer, queue):
+def test_a_payload_of_the_maximum_size_fills_a_segment(writer, queue):
     largest = np.random.default_rng(0).bytes(MOST)
     writer.append(1, largest)
     writer.append(1, largest)
@@ -198,7 +198,7 @@ def test_a_time_may_be_given_in_every_form(writer, queue, time):
 
 
 @pytest.mark.parametrize("wrong", [-1, 2**63, dt.datetime(2024, 1, 1), "2024-01-01T00:00:00"])
-def test_a_time_that_cannot_be_is_refused(writer, queue, wrong):
+def test_an_invalid_time_is_refused(writer, queue, wrong):
     for append in (
         lambda: writer.append(1, b"x", timestamp_ns=wrong),
         lambda: writer.append_batch(1, [b"x"], timestamps_ns=wrong),
@@ -210,7 +210,7 @@ def test_a_time_that_cannot_be_is_refused(writer, queue, wrong):
     assert stored(queue) == []
 
 
-def test_numbers_go_up_by_one_from_first_seq(publisher, queue):
+def test_numbers_increase_by_one_from_first_seq(publisher, queue):
     writer = publisher(first_seq=1)
     assert (writer.first_seq, writer.next_seq) == (1, 1)
     assert [writer.append(1, bytes(500)) for _ in range(40)] == list(range(1, 41))
@@ -230,7 +230,7 @@ def test_a_dense_log_refuses_a_number(writer, queue):
     assert stored(queue) == []
 
 
-def test_a_sparse_log_takes_numbers_that_rise(publisher, queue):
+def test_a_sparse_log_accepts_rising_numbers(publisher, queue):
     writer = publisher(sparse=True)
     assert writer.append(1, b"x", seq=10) == 10
     assert writer.append(1, b"x") == 11
@@ -262,7 +262,7 @@ def test_a_sparse_log_refuses_numbers_that_do_not_rise(publisher, queue, wrong):
 
 
 @pytest.mark.parametrize("wrong", [-1, 2**64, "1", 1.5])
-def test_a_number_that_is_no_number_is_refused(publisher, queue, wrong):
+def test_an_invalid_number_is_refused(publisher, queue, wrong):
     writer = publisher(sparse=True)
     with pytest.raises((TypeError, ValueError, OverflowError)):
         writer.append(1, b"x", seq=wrong)
@@ -274,7 +274,7 @@ def test_a_number_that_is_no_number_is_refused(publisher, queue, wrong):
     assert stored_payloads(queue) == [b"y"]
 
 
-def test_gaps_of_a_sparse_log_are_no_gap_to_a_reader(publisher, queue):
+def test_a_reader_reports_no_gap_in_a_sparse_log(publisher, queue):
     writer = publisher(sparse=True)
     for seq in range(0, 3000, 30):
         writer.append(1, bytes(200), seq=seq)

@@ -1,4 +1,4 @@
-"""`append_batch` of Arrow columns: one record a row, whatever the column's layout."""
+"""`append_batch` of Arrow columns: one record per row, whatever the column's layout."""
 
 import pyarrow as pa
 import pytest
@@ -38,19 +38,19 @@ def test_fixed_size_binary(writer):
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.binary_view(), pa.binary(3)])
-def test_a_slice_is_appended_alone(writer, kind):
+def test_only_the_rows_of_a_slice_are_appended(writer, kind):
     words = [b"one", b"two", b"six", b"ten"]
     writer.append_batch(7, pa.array(words, kind).slice(1, 2))
     assert stored(writer) == [b"two", b"six"]
 
 
-def test_a_column_of_many_chunks(writer):
+def test_a_column_may_have_many_chunks(writer):
     chunks = pa.chunked_array([PAYLOADS[:2], [], PAYLOADS[2:]], pa.binary())
     assert writer.append_batch(7, chunks) == range(len(PAYLOADS))
     assert stored(writer) == PAYLOADS
 
 
-def test_columns_of_another_log_go_straight_into_this_one(writer, tmp):
+def test_columns_of_another_log_can_be_appended_directly(writer, tmp):
     with tw.open_publisher(tmp / "source", segment_bytes=8192) as source:
         source.append_batch(3, PAYLOADS)
         with tw.open_log(tmp / "source") as reader:
@@ -79,7 +79,7 @@ def test_a_batch_goes_into_another_log_as_it_is(writer, tmp):
     assert stored(writer) == PAYLOADS + PAYLOADS[2:4]
 
 
-def test_a_table_gives_its_column_of_payloads(writer):
+def test_the_payload_column_of_a_table_is_used(writer):
     table = pa.table({"seq": range(len(PAYLOADS)), "payload": PAYLOADS})
     writer.append_batch(9, table.to_batches()[0].slice(1, 3))
     assert stored(writer) == PAYLOADS[1:4]
@@ -102,7 +102,7 @@ def test_a_null_is_refused_and_nothing_appended(writer, kind):
     assert writer.next_seq == 0
 
 
-def test_a_sliced_away_null_is_none(writer):
+def test_a_null_outside_the_slice_is_ignored(writer):
     writer.append_batch(7, pa.array([None, b"a", b"b"], pa.binary()).slice(1))
     assert stored(writer) == [b"a", b"b"]
 
@@ -113,7 +113,7 @@ def test_an_empty_column_appends_nothing(writer):
 
 
 @pytest.mark.parametrize("rows", [pa.array([1, 2]), pa.table({"data": [b"a"]}), pa.array([[b"a"]])])
-def test_what_is_no_column_of_payloads_is_refused(writer, rows):
+def test_anything_but_a_column_of_payloads_is_refused(writer, rows):
     with pytest.raises(tw.InvalidOption, match=r"format=|name=payload"):
         writer.append_batch(7, rows)
     assert writer.next_seq == 0

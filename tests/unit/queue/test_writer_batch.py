@@ -33,24 +33,24 @@ def test_a_batch_equals_single_appends(publisher, queue, tmp):
         for row in rows:
             single.append(7, row, timestamp_ns=BASE_NS, flags=0x0300)
     writer.close()
-    # All but the key and the checks that it seeds, which the parser holds them to.
+    # Everything except the key and the checks that it seeds, which the parser verifies.
     assert stored_records(queue) == stored_records(tmp / "single")
 
 
-def test_a_two_dimensional_array_is_one_record_a_row(writer, queue):
+def test_a_two_dimensional_array_is_one_record_per_row(writer, queue):
     rows = np.arange(600, dtype="<u4").reshape(100, 6)
     assert writer.append_batch(1, rows) == range(100)
     assert stored_payloads(queue) == [row.tobytes() for row in rows]
 
 
-def test_a_structured_array_is_one_record_an_item(writer, queue):
+def test_a_structured_array_is_one_record_per_item(writer, queue):
     rows = np.zeros(300, TICK)
     rows["price"] = np.arange(300)
     writer.append_batch(1, rows)
     assert stored_payloads(queue) == [row.tobytes() for row in rows]
 
 
-def test_an_array_of_fixed_bytes_is_one_record_an_item(writer, queue):
+def test_an_array_of_fixed_bytes_is_one_record_per_item(writer, queue):
     writer.append_batch(1, np.array([b"ab", b"cdef", b""], "S4"))
     assert stored_payloads(queue) == [b"ab\0\0", b"cdef", bytes(4)]
 
@@ -82,21 +82,21 @@ def test_an_array_of_fixed_bytes_is_one_record_an_item(writer, queue):
         "one",
     ],
 )
-def test_an_array_of_any_strides_gives_its_rows(writer, queue, view):
+def test_the_rows_of_an_array_of_any_strides_are_appended(writer, queue, view):
     rows = view(np.arange(120, dtype="<u4").reshape(20, 6))
     writer.append_batch(1, rows)
     assert stored_payloads(queue) == [row.tobytes() for row in rows]
 
 
 @pytest.mark.parametrize("step", [2, -1, -3])
-def test_a_structured_array_of_any_stride_gives_its_items(writer, queue, step):
+def test_the_items_of_a_structured_array_of_any_stride_are_appended(writer, queue, step):
     rows = np.zeros(50, TICK)
     rows["price"] = np.arange(50)
     writer.append_batch(1, rows[::step])
     assert stored_payloads(queue) == [row.tobytes() for row in rows[::step]]
 
 
-def test_one_field_of_a_structured_array_gives_its_column(writer, queue):
+def test_one_field_of_a_structured_array_is_a_column(writer, queue):
     rows = np.zeros(5, [("a", "S3"), ("b", "<i8")])
     rows["a"] = b"abc"
     writer.append_batch(1, rows["a"])
@@ -173,7 +173,7 @@ def test_without_times_all_rows_have_the_time_of_the_call(writer, queue):
     assert len({e.timestamp_ns for e in stored(queue)}) == 1
 
 
-def test_seqs_of_a_sparse_log_come_back(publisher, queue):
+def test_seqs_of_a_sparse_log_are_read_back(publisher, queue):
     writer = publisher(sparse=True)
     numbers = np.array([5, 7, 100], "i8")
     assert writer.append_batch(1, [b"a", b"b", b"c"], seqs=numbers) is numbers
@@ -215,7 +215,7 @@ def test_a_column_of_another_length_is_refused(publisher, queue, columns):
     ],
     ids=str,
 )
-def test_a_column_of_no_integers_is_refused(publisher, queue, columns):
+def test_a_column_without_integers_is_refused(publisher, queue, columns):
     writer = publisher(sparse=True)
     with pytest.raises(TypeError):
         writer.append_batch(**{"type_id": 1, "rows": [b"a", b"b"], **columns})
@@ -244,7 +244,7 @@ def test_rows_of_another_shape_are_refused(writer, queue, rows):
     assert stored(queue) == []
 
 
-def test_a_wrong_row_anywhere_appends_nothing(writer, queue):
+def test_an_invalid_row_anywhere_appends_nothing(writer, queue):
     for wrong in (["text"], [None], [bytes(8192)]):
         with pytest.raises((TypeError, tw.PayloadTooLarge)):
             writer.append_batch(1, [b"a"] * 200 + wrong)

@@ -1,4 +1,4 @@
-"""A batch whose columns change while it is appended: each value is read once, and checked then."""
+"""A batch whose columns change while it is appended: each value is read once and checked then."""
 
 import threading
 
@@ -27,7 +27,7 @@ def column(request):
 
 @pytest.fixture
 def after_the_check(monkeypatch):
-    """`after_the_check(action)`: runs it when the arguments of a batch were found valid."""
+    """`after_the_check(action)`: runs it once the arguments of a batch are found valid."""
 
     def register(action):
         def gather(*args):

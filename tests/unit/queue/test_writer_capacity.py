@@ -1,4 +1,4 @@
-"""max_bytes and max_segments: full or blocked, and never half-written."""
+"""max_bytes and max_segments: full or blocked, and never partially written."""
 
 import threading
 
@@ -9,13 +9,13 @@ from tests.support.entries import seqs
 from tests.support.queue_format import segment_ids
 from tests.support.records import stored, stored_payloads
 
-# 7 records of 1024 bytes fill the 8128 bytes of a segment so far that an eighth does not fit.
+# After 7 records of 1024 bytes in the 8128 bytes of a segment, an eighth does not fit.
 KIB = bytes(960)
 PER_SEGMENT = 7
 
 
 def fill(writer):
-    """Append until the queue is full; how many went in."""
+    """Append until the queue is full; return how many were appended."""
     count = 0
     while True:
         try:
@@ -51,7 +51,7 @@ def test_the_prepared_segment_does_not_count(publisher, queue, eventually):
     assert fill(writer) == 2 * PER_SEGMENT
 
 
-def test_full_is_said_with_the_numbers_and_the_remedy(publisher):
+def test_queue_full_has_the_numbers_and_the_remedy(publisher):
     writer = publisher(max_segments=2)
     fill(writer)
     with pytest.raises(tw.QueueFull, match="segments=2, limit=2") as caught:
@@ -60,7 +60,7 @@ def test_full_is_said_with_the_numbers_and_the_remedy(publisher):
     assert writer.metrics()["queue_full"] == 2
 
 
-def test_a_refused_append_leaves_nothing_behind(publisher, queue):
+def test_a_refused_append_changes_nothing(publisher, queue):
     writer = publisher(max_segments=2)
     count = fill(writer)
     for _ in range(3):
@@ -73,7 +73,7 @@ def test_a_refused_append_leaves_nothing_behind(publisher, queue):
     assert stored_payloads(queue) == [KIB] * count + [b"small enough"]
 
 
-def test_a_batch_that_does_not_fit_is_not_appended_at_all(publisher, queue):
+def test_a_batch_that_does_not_fit_is_not_appended(publisher, queue):
     writer = publisher(max_segments=2)
     writer.append(1, b"first")
     with pytest.raises(tw.QueueFull):
@@ -92,7 +92,7 @@ def test_a_batch_larger_than_the_queue_is_full_even_when_blocking(publisher, que
     assert stored(queue) == []
 
 
-def test_what_a_reader_committed_makes_room(publisher, subscriber, queue):
+def test_a_commit_of_a_reader_frees_space(publisher, subscriber, queue):
     writer = publisher(max_segments=2)
     reader = subscriber()
     fill(writer)
@@ -146,7 +146,7 @@ def test_block_with_a_timeout_ends_in_queue_full(publisher, queue):
     ],
     ids=["append", "batch", "reserve"],
 )
-def test_a_blocked_append_goes_on_when_a_reader_commits(publisher, subscriber, timeout, append):
+def test_a_blocked_append_continues_when_a_reader_commits(publisher, subscriber, timeout, append):
     writer = publisher(max_segments=2, when_full=tw.Block(timeout))
     reader = subscriber()
     for _ in range(2 * PER_SEGMENT):
@@ -161,7 +161,7 @@ def test_a_blocked_append_goes_on_when_a_reader_commits(publisher, subscriber, t
     thread = threading.Thread(target=late)
     thread.start()
     started.wait(10)
-    assert not done.wait(0.02)  # it is held back as long as nobody commits
+    assert not done.wait(0.02)  # it is blocked until a reader commits
     reader.read_batch(2 * PER_SEGMENT)
     reader.commit()
     thread.join(10)
@@ -200,7 +200,7 @@ def test_a_restarted_writer_is_as_full_as_before(publisher, queue):
     assert publisher(max_segments=3).append(1, KIB) == count
 
 
-def test_a_large_queue_through_a_small_window(publisher, subscriber):
+def test_a_large_log_passes_through_a_small_capacity(publisher, subscriber):
     writer = publisher(max_segments=2)
     reader = subscriber()
     got = []

@@ -14,7 +14,7 @@ PAYLOADS = [b"", b"a", b"twelve bytes", b"thirteen byte", bytes(range(256)), b"z
 
 
 def halves(kind):
-    """A column in two chunks, the second of which is cut out of a longer one."""
+    """A column in two chunks, the second of which is a slice of a longer one."""
     return kind(PAYLOADS[:7]), kind([b"before", *PAYLOADS[7:], b"behind"])[1:-1]
 
 
@@ -45,7 +45,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("make", COLUMNS.values(), ids=COLUMNS)
 @pytest.mark.parametrize("consumer", ["pyarrow.table", "polars.DataFrame", "duckdb.sql"])
-def test_a_column_goes_into_a_log_and_comes_back(publisher, queue, make, consumer):
+def test_a_column_goes_into_a_log_and_is_read_back(publisher, queue, make, consumer):
     numbers = publisher().append_batch(7, make(), timestamps_ns=np.arange(len(PAYLOADS)))
     assert numbers == range(len(PAYLOADS))
     with tw.open_log(queue) as reader:
@@ -57,7 +57,7 @@ def test_a_column_goes_into_a_log_and_comes_back(publisher, queue, make, consume
 
 @pytest.mark.parametrize("consumer", ["pyarrow.record_batch", "polars.DataFrame"])
 def test_a_batch_taken_by_a_library_is_appended_to_another_log(publisher, queue, tmp, consumer):
-    """From map to map: what the library holds are views of the first log's segments."""
+    """From mapping to mapping: the library has views of the first log's segments."""
     with tw.open_publisher(tmp / "source", segment_bytes=8192) as source:
         source.append_batch(3, PAYLOADS)
         with tw.open_log(tmp / "source") as reader:
@@ -111,7 +111,7 @@ def test_a_null_is_refused_and_nothing_is_appended(publisher, make):
     ],
     ids=["polars numbers", "pandas numbers", "dictionary", "nulls alone"],
 )
-def test_what_is_no_column_of_payloads_is_refused(publisher, rows):
+def test_anything_but_a_column_of_payloads_is_refused(publisher, rows):
     writer = publisher()
     with pytest.raises(tw.InvalidOption, match="format=") as caught:
         writer.append_batch(7, rows)
@@ -127,8 +127,8 @@ def test_a_frame_without_a_column_of_payloads_is_refused(publisher):
     assert writer.next_seq == 0
 
 
-def test_messages_make_the_round_through_numpy(publisher, queue):
-    """Structured rows in, one column of a library out: `view` is the way between the two."""
+def test_messages_make_the_round_trip_through_numpy(publisher, queue):
+    """Structured rows in, one column of a library out; `view` converts between the two."""
     quote = np.dtype([("bid", "<i8"), ("ask", "<i8")])
     rows = np.zeros(2000, quote)
     rows["bid"], rows["ask"] = np.arange(2000), np.arange(2000) + 5

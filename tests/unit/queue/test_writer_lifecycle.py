@@ -44,7 +44,7 @@ def test_the_writer_of_a_killed_process_can_be_replaced_at_once(queue):
     assert stored_payloads(queue) == [b"0", b"1", b"2", b"3"]
 
 
-def test_a_refused_second_writer_disturbs_nothing(publisher, queue):
+def test_a_refused_second_writer_changes_nothing(publisher, queue):
     writer = publisher()
     writer.append(1, b"a")
     with pytest.raises(tw.WriterAlreadyActive):
@@ -54,7 +54,7 @@ def test_a_refused_second_writer_disturbs_nothing(publisher, queue):
     assert queue_files.control(queue)["writer_epoch"] == 1
 
 
-def test_the_lock_file_says_who_writes(publisher, queue):
+def test_the_lock_file_names_the_writer(publisher, queue):
     publisher()
     pid, ticks, epoch = (queue / "writer.lock").read_text().split()
     with open(f"/proc/{os.getpid()}/stat") as stat:
@@ -89,7 +89,7 @@ def test_a_closed_writer_raises(publisher):
             call()
 
 
-def test_closing_twice_is_fine(publisher):
+def test_closing_again_does_nothing(publisher):
     writer = publisher()
     assert not writer.closed
     writer.close()
@@ -108,7 +108,7 @@ def test_a_writer_is_a_context_manager_that_closes_on_errors_too(queue):
     assert stored_payloads(queue) == [b"kept"]
 
 
-def test_a_writer_that_nobody_holds_gives_its_queue_up(queue):
+def test_an_unreferenced_writer_releases_its_queue(queue):
     writer = tw.open_publisher(queue, segment_bytes=8192)
     writer.append(1, b"x")
     del writer
@@ -117,7 +117,7 @@ def test_a_writer_that_nobody_holds_gives_its_queue_up(queue):
         assert writer.next_seq == 1
 
 
-def test_repr_says_where_and_how_far(publisher, queue):
+def test_repr_has_the_path_and_the_next_seq(publisher, queue):
     writer = publisher()
     writer.append(1, b"x")
     assert repr(writer) == f"<Writer {str(queue)!r} next_seq=1 epoch=1>"
@@ -134,7 +134,7 @@ def test_a_path_may_be_text_relative_or_have_strange_characters(tmp, monkeypatch
         assert stored_payloads(name) == [name.encode()]
 
 
-def test_parents_of_the_queue_are_made(tmp):
+def test_parents_of_the_queue_are_created(tmp):
     tw.open_publisher(tmp / "bus" / "md" / "q", segment_bytes=8192).close()
     assert tw.kind_of(tmp / "bus" / "md" / "q") == "queue"
 
@@ -170,7 +170,7 @@ def test_many_threads_appending_to_one_writer_lose_nothing(publisher, queue):
 
 def test_closing_while_other_threads_append_ends_them_with_closed_handle(publisher, queue):
     writer = publisher()
-    most = 20_000  # a close that waited for the others to pause would come after all of these
+    most = 20_000  # a close that waited for the others to pause would come after all of them
     counts = []
     begun = threading.Barrier(5)
 

@@ -32,7 +32,7 @@ def test_the_native_names_are_those_of_the_native_counters():
     assert [*native_names(), "count_"] == members
 
 
-def test_the_promised_counters_are_there(publisher):
+def test_the_documented_counters_exist(publisher):
     assert set(publisher().metrics()) >= DOCUMENTED
 
 

@@ -30,14 +30,14 @@ def test_segment_bytes_of_a_new_queue_is_a_multiple_of_4096_from_8_kib_to_2_gib(
         tw.open_publisher(queue, segment_bytes=size)
 
 
-def test_a_refused_creation_leaves_no_queue_behind(queue):
+def test_a_refused_creation_leaves_no_queue(queue):
     with pytest.raises(tw.InvalidOption):
         tw.open_publisher(queue, segment_bytes=10000)
     with tw.open_publisher(queue, segment_bytes=8192) as writer:
         assert writer.segment_bytes == 8192
 
 
-def test_segment_bytes_is_128_mib_unless_said(queue):
+def test_the_default_of_segment_bytes_is_128_mib(queue):
     with tw.open_publisher(queue, preallocate=False) as writer:
         assert writer.segment_bytes == 128 * MIB
         assert (writer.first_seq, writer.sparse) == (0, False)
@@ -69,7 +69,7 @@ def test_reopening_with_another_value_is_refused_by_both(queue, option, created,
         tw.open_publisher(queue, **{option: given})
     assert isinstance(caught.value, tw.InvalidOption)
     assert caught.value.hint
-    with tw.open_publisher(queue, **first) as writer:  # the same value, and the lock is free again
+    with tw.open_publisher(queue, **first) as writer:  # the same value; the lock is free again
         assert writer.append(1, b"y") == writer.first_seq + 1
 
 
@@ -80,7 +80,7 @@ def test_sparse_of_a_queue_without_records_is_kept(queue, sparse):
         assert writer.sparse is bool(sparse)
 
 
-def test_every_segment_of_a_sparse_queue_says_so(publisher, queue):
+def test_every_segment_of_a_sparse_queue_has_the_flag(publisher, queue):
     writer = publisher(sparse=True)
     fill_segments(writer, 2)
     writer.close()
@@ -88,7 +88,7 @@ def test_every_segment_of_a_sparse_queue_says_so(publisher, queue):
         assert queue_files.segment_flags(queue, number) & SPARSE
 
 
-def test_config_and_options_together_let_options_win(queue):
+def test_options_override_config(queue):
     config = tw.WriterConfig(segment_bytes=8192, checksum=False)
     with tw.open_publisher(queue, config, checksum=True) as writer:
         assert writer.config == config.replace(checksum=True)
@@ -103,14 +103,14 @@ def test_an_unknown_option_is_refused_by_name(queue):
 
 
 @pytest.mark.parametrize("checksum", [True, False])
-def test_checksum_false_leaves_the_crc_out_and_says_so_in_the_flags(publisher, queue, checksum):
+def test_checksum_false_omits_the_crc_and_sets_the_flag(publisher, queue, checksum):
     publisher(checksum=checksum).append(1, b"abc", flags=0x1200)
     (record,) = queue_files.records(queue)
     assert record.flags == 0x1200 | (0 if checksum else 1)
     assert stored_payloads(queue) == [b"abc"]
 
 
-def test_records_with_and_without_checksum_live_in_one_queue(publisher, queue):
+def test_one_queue_may_have_records_with_and_without_checksum(publisher, queue):
     for checksum in (True, False, True):
         with publisher(checksum=checksum) as writer:
             writer.append(1, b"%r" % checksum)
@@ -135,7 +135,7 @@ def test_a_damaged_payload_without_checksum_is_shown_and_with_checksum_raises(pu
                     reader.next()
 
 
-def test_opening_makes_private_files_and_folders(publisher, subscriber, queue):
+def test_opening_creates_private_files_and_directories(publisher, subscriber, queue):
     writer = publisher()
     fill_segments(writer, 2)
     subscriber()
@@ -153,7 +153,7 @@ def test_opening_makes_private_files_and_folders(publisher, subscriber, queue):
     assert {path.name for path in files if path.stat().st_mode & 0o7777 != 0o600} == set()
 
 
-def test_flush_every_syncs_by_itself(publisher, eventually):
+def test_flush_every_syncs_automatically(publisher, eventually):
     writer = publisher(flush=tw.FlushEvery(records=10))
     assert writer.metrics()["flushes"] == 0
     for _ in range(10):
@@ -161,7 +161,7 @@ def test_flush_every_syncs_by_itself(publisher, eventually):
     eventually(lambda: writer.metrics()["flushes"] > 0)
 
 
-def test_flush_every_syncs_a_lonely_record_after_its_seconds(publisher, eventually):
+def test_flush_every_syncs_a_single_record_after_its_seconds(publisher, eventually):
     writer = publisher(flush=tw.FlushEvery(seconds=0.01))
     writer.append(1, b"x")
     eventually(lambda: writer.metrics()["flushes"] > 0)
@@ -176,7 +176,7 @@ def test_presets_open_a_queue(queue, tmp):
     assert segment_ids(tmp / "a") == [0, 1, 2, 3]
 
 
-def test_a_good_opening_logs_nothing(publisher, queue, caplog):
+def test_a_clean_opening_logs_nothing(publisher, queue, caplog):
     with caplog.at_level(logging.INFO, "tapewire"):
         writer = publisher()
         fill_segments(writer, 3)

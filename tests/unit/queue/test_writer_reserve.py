@@ -1,4 +1,4 @@
-"""reserve: filled in place, committed whole or shorter, aborted without a trace."""
+"""reserve: filled in place, committed completely or shorter, aborted without a trace."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_the_bytes_on_file_are_those_of_an_append(writer, queue):
     assert data[64 : 64 + len(expected)] == expected
 
 
-def test_an_error_in_the_block_aborts_and_comes_through(writer, queue):
+def test_an_error_in_the_block_aborts_and_propagates(writer, queue):
     def fill_and_fail():
         with writer.reserve(1, 300) as slot:
             slot[:] = b"z" * 300
@@ -66,7 +66,7 @@ def test_commit_returns_the_number(writer):
 
 
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 299, 300])
-def test_a_shorter_commit_is_a_shorter_record_with_nothing_behind(writer, queue, length):
+def test_a_shorter_commit_is_a_shorter_record_followed_by_zeros(writer, queue, length):
     slot = writer.reserve(1, 300)
     slot.buffer[:] = b"z" * 300
     slot.commit(length)
@@ -107,7 +107,7 @@ def test_an_aborted_place_is_zero_again(writer, queue):
     assert not any(segment_path(queue, 0).read_bytes()[64:])
 
 
-def test_a_reservation_is_over_once(writer):
+def test_a_reservation_ends_once(writer):
     for end in ("commit", "abort"):
         slot = writer.reserve(1, 8)
         getattr(slot, end)()
@@ -119,7 +119,7 @@ def test_a_reservation_is_over_once(writer):
 
 
 def test_filled_and_aborted_then_three_small_appends_under_a_live_reader(writer, queue):
-    """A header read out of the leftover bytes would be a fourth record, or damage."""
+    """A header in the leftover bytes would be a fourth record, or damage."""
     fake = b"".join(record(seq, b"not a record") for seq in range(30))
     with tw.open_log(queue) as reader:
         slot = writer.reserve(1, len(fake))
@@ -161,7 +161,7 @@ def test_a_reservation_wakes_a_reader_when_it_is_committed(writer, queue):
     ],
     ids=["append", "list", "array", "reserve"],
 )
-def test_appending_while_one_is_open_raises_and_harms_nothing(writer, queue, append):
+def test_appending_while_one_is_open_raises_and_changes_nothing(writer, queue, append):
     with writer.reserve(1, 500) as slot:
         slot[:] = b"s" * 500
         with pytest.raises(tw.ReservationOpen):
@@ -170,7 +170,7 @@ def test_appending_while_one_is_open_raises_and_harms_nothing(writer, queue, app
     assert stored_payloads(queue) == [b"s" * 500, b"next"]
 
 
-def test_an_append_of_nothing_while_one_is_open_raises_too(writer):
+def test_an_empty_append_while_one_is_open_raises_too(writer):
     with writer.reserve(1, 0), pytest.raises(tw.ReservationOpen):
         writer.append(1, b"")
 
@@ -205,7 +205,7 @@ def test_leaving_the_block_after_the_writer_was_closed_raises(publisher, queue):
     assert stored(queue) == []
 
 
-def test_an_error_in_the_block_after_the_writer_was_closed_comes_through(publisher):
+def test_an_error_in_the_block_after_the_writer_was_closed_propagates(publisher):
     writer = publisher()
 
     def close_and_fail():
@@ -235,7 +235,7 @@ def test_places_of_every_size_through_rolls(writer, queue):
 
 
 @pytest.mark.parametrize("wrong", [-1, "8", 1.5, None])
-def test_a_length_that_is_no_length_is_refused(writer, queue, wrong):
+def test_an_invalid_length_is_refused(writer, queue, wrong):
     with pytest.raises((ValueError, TypeError)):
         writer.reserve(1, wrong)
     assert writer.append(1, b"x") == 0
@@ -252,7 +252,7 @@ def test_the_time_is_that_of_the_commit_unless_given(writer, queue):
     assert second.timestamp_ns == 17
 
 
-def test_checksum_false_holds_for_reservations_too(publisher, queue):
+def test_checksum_false_applies_to_reservations_too(publisher, queue):
     with publisher(checksum=False).reserve(1, 4) as slot:
         slot[:] = b"abcd"
     assert stored(queue)[0].flags == 1

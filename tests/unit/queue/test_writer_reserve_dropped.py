@@ -1,4 +1,4 @@
-"""A reservation that nobody commits: given up when it is dropped, kept while a view is held."""
+"""An uncommitted reservation: aborted when it is dropped, kept while a view of it exists."""
 
 import gc
 import os
@@ -17,7 +17,7 @@ def writer(publisher):
     return publisher()
 
 
-def test_a_dropped_reservation_is_given_up_at_once(writer, queue):
+def test_a_dropped_reservation_is_aborted_at_once(writer, queue):
     slot = writer.reserve(1, 300)
     slot.buffer[:] = b"z" * 300
     del slot
@@ -26,12 +26,12 @@ def test_a_dropped_reservation_is_given_up_at_once(writer, queue):
     assert stored_payloads(queue) == [b"next"]
 
 
-def test_one_that_is_never_bound_to_a_name_is_given_up(writer):
+def test_one_that_is_never_bound_to_a_name_is_aborted(writer):
     writer.reserve(1, 300)
     assert writer.append(1, b"next") == 0
 
 
-def test_an_error_between_reserving_and_the_block_gives_it_up(writer, queue):
+def test_an_error_between_reserving_and_the_block_aborts_it(writer, queue):
     def interrupted():
         reservation = writer.reserve(1, 300)
         repr(reservation)
@@ -43,7 +43,7 @@ def test_an_error_between_reserving_and_the_block_gives_it_up(writer, queue):
     assert stored_payloads(queue) == [b"next"]
 
 
-def test_a_signal_at_the_exit_of_the_block_gives_it_up(writer, queue):
+def test_a_signal_at_the_exit_of_the_block_aborts_it(writer, queue):
     class Slot:
         """A reservation whose exit is interrupted before anything is committed."""
 
@@ -72,7 +72,7 @@ def test_a_signal_at_the_exit_of_the_block_gives_it_up(writer, queue):
     assert stored_payloads(queue) == [b"next"]
 
 
-def test_a_commit_that_fails_in_the_exit_of_the_block_gives_it_up(publisher, queue):
+def test_a_commit_that_fails_in_the_exit_of_the_block_aborts_it(publisher, queue):
     writer = publisher(sparse=True)
     reservation = writer.reserve(1, 5, seq=7)
     os.truncate(segment_path(queue, 0), 0)
@@ -95,7 +95,7 @@ def test_a_view_that_is_held_keeps_it_open(writer, queue):
     assert stored_payloads(queue) == [b"next"]
 
 
-def test_what_is_made_over_a_view_keeps_it_open(writer):
+def test_an_object_made_from_a_view_keeps_it_open(writer):
     numpy = pytest.importorskip("numpy")
     array = numpy.frombuffer(writer.reserve(1, 16).buffer, "u8")
     with pytest.raises(tw.ReservationOpen):
@@ -105,7 +105,7 @@ def test_what_is_made_over_a_view_keeps_it_open(writer):
     assert writer.append(1, b"next") == 0
 
 
-def test_one_that_was_given_up_cannot_be_committed(writer):
+def test_an_aborted_one_cannot_be_committed(writer):
     reservation = writer.reserve(1, 5)
     with pytest.raises(KeyError), reservation:
         raise KeyError
@@ -115,7 +115,7 @@ def test_one_that_was_given_up_cannot_be_committed(writer):
     assert writer.append(1, b"next") == 0
 
 
-def test_dropping_an_earlier_one_leaves_a_later_one_alone(writer, queue):
+def test_dropping_an_earlier_one_does_not_change_a_later_one(writer, queue):
     first = writer.reserve(1, 5)
     first.abort()
     second = writer.reserve(1, 5)
@@ -125,7 +125,7 @@ def test_dropping_an_earlier_one_leaves_a_later_one_alone(writer, queue):
     assert stored_payloads(queue) == [b"later"]
 
 
-def test_one_in_a_cycle_is_given_up_by_the_collector(writer):
+def test_one_in_a_cycle_is_aborted_by_the_collector(writer):
     class Holder:
         pass
 
@@ -138,7 +138,7 @@ def test_one_in_a_cycle_is_given_up_by_the_collector(writer):
     assert writer.append(1, b"next") == 0
 
 
-def test_one_dropped_by_another_thread_is_given_up(writer, queue):
+def test_one_dropped_by_another_thread_is_aborted(writer, queue):
     held = [writer.reserve(1, 300)]
     thread = threading.Thread(target=held.clear)
     thread.start()
@@ -147,8 +147,8 @@ def test_one_dropped_by_another_thread_is_given_up(writer, queue):
     assert stored_payloads(queue) == [b"next"]
 
 
-def test_dropping_them_in_another_thread_while_this_one_rolls_does_no_harm(writer, queue):
-    """The other thread may find the writer inside a call: it is given up when the call ends."""
+def test_dropping_them_in_another_thread_while_this_one_rolls_is_harmless(writer, queue):
+    """The writer may be inside a call: the reservation is then aborted when the call ends."""
     appended, refused = 0, 0
     for _ in range(300):
         held = [writer.reserve(1, 64)]

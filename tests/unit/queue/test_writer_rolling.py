@@ -1,4 +1,4 @@
-"""Rolling: prepared, waited for, or made now; with a counter for each step."""
+"""Rolling: the next segment is prepared, waited for, or created; each step has a counter."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_an_ordinary_roll_writes_no_padding(publisher, queue):
     assert not any(segment_path(queue, 0).read_bytes()[64 + 1024 * PER_SEGMENT :])
 
 
-def test_the_next_segment_is_there_before_it_is_needed(publisher, queue, eventually):
+def test_the_next_segment_exists_before_it_is_needed(publisher, queue, eventually):
     publisher()
     eventually(lambda: segment_ids(queue) == [0, 1])
     assert segment_path(queue, 1).stat().st_blocks * 512 >= 8192  # allocated, not a hole
@@ -46,7 +46,7 @@ def test_a_prepared_roll_is_counted_as_ready(publisher, queue, eventually):
     assert metrics["prealloc_ready"] + metrics["prealloc_waits"] == 5
 
 
-def test_without_preallocation_no_segment_is_made_ahead(publisher, queue):
+def test_without_preallocation_no_segment_is_created_ahead(publisher, queue):
     writer = publisher(preallocate=False)
     assert segment_ids(queue) == [0]
     fill_segments(writer, 3)
@@ -56,7 +56,7 @@ def test_without_preallocation_no_segment_is_made_ahead(publisher, queue):
     assert metrics["prealloc_ready"] == metrics["prealloc_waits"] == 0
 
 
-def test_without_patience_a_roll_makes_its_segment_itself(publisher, queue):
+def test_without_patience_a_roll_creates_its_segment_itself(publisher, queue):
     writer = publisher(prealloc_wait=0)
     fill_segments(writer, 50)
     metrics = writer.metrics()
@@ -72,9 +72,9 @@ def test_require_prealloc_rolls_with_patience(publisher, queue):
     assert len(stored(queue)) == 20 * PER_SEGMENT + 1
 
 
-def test_require_prealloc_raises_rather_than_make_a_segment(publisher, queue, eventually):
+def test_require_prealloc_raises_instead_of_creating_a_segment(publisher, queue, eventually):
     writer = publisher(require_prealloc=True, prealloc_wait=0)
-    segment_path(queue, 2).write_bytes(b"in the way")  # of the worker: it cannot prepare the next
+    segment_path(queue, 2).write_bytes(b"in the way")  # the worker cannot prepare the next
     fill_segments(writer, 1)
     count = writer.next_seq
     with pytest.raises(tw.SegmentNotReady) as caught:
@@ -103,7 +103,7 @@ def test_require_prealloc_holds_for_a_roll_right_after_a_restart(publisher, queu
         writer.append(1, KIB)
     writer.close()
     writer = publisher(require_prealloc=True, prealloc_wait=0)
-    # The first append fits no segment that was begun: it must roll at once, and it can.
+    # The first append does not fit the current segment: it must roll at once, and can.
     assert writer.append(1, bytes(8064)) == fill
     assert len(stored(queue)) == fill + 1
 
@@ -127,7 +127,7 @@ def test_temporary_files_of_a_dead_writer_are_removed(publisher, queue):
     assert list(queue.glob("*.tmp")) == []
 
 
-def test_a_stranger_s_file_in_the_way_of_the_next_segment_is_an_error(publisher, queue):
+def test_a_foreign_file_in_place_of_the_next_segment_is_an_error(publisher, queue):
     writer = publisher(preallocate=False)
     segment_path(queue, 1).write_bytes(b"not a segment")
     for _ in range(PER_SEGMENT):
