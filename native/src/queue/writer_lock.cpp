@@ -258,7 +258,7 @@ LockLook look_at_writer_lock(const Layout& layout, const File* control) {
     if (!file) return look;
     const auto block = control != nullptr ? read_block(*control) : format::ControlBlock{};
     // The writer of a queue with a key has the lock on control.meta. A flock on writer.lock proves
-    // nothing there: permission to read is enough for it.
+    // nothing for such a queue: permission to read is enough to take it.
     const bool shows = !look.held && block.version != format::kControlVersion;
     const bool taken = shows && file->try_lock(LOCK_SH);
     // Before unlocking: a writer that came just then would have written its name, and would be

@@ -2,7 +2,8 @@
 // lines of 128 bytes (two cache lines each, since the adjacent-line prefetch loads pairs), so that
 // the words stored on every append are not on the line that readers poll or sleep on.
 //
-//    0    magic u32 | version u32 | init_state u32 | check u32 | writer_epoch u64 | segment_size u64
+//    0    magic u32 | version u32 | init_state u32 | check u32 | writer_epoch u64
+//    24   segment_size u64
 //    32   first_seq u64 | key u64 | sync_errno u32 | 0 | pid_namespace u64 | boot_id 16 bytes
 //    128  segment_gen u32 (seqlock) | current_segment u32
 //    256  write_offset u64 | writer_heartbeat_ns u64 | write_check u64
