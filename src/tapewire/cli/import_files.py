@@ -28,7 +28,9 @@ def import_files(
     format_: Annotated[str, typer.Argument(metavar="FORMAT", help="Format of the files.")],
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILES", help="Files in the order of capture; also .gz and .zip."),
+        typer.Argument(
+            metavar="FILES", help="Files in the order of capture; also .gz, .zst and .zip."
+        ),
     ],
     to: ArchiveOption,
     symbols: SymbolOption = None,

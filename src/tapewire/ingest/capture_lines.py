@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tapewire.book.gaps import Gap
 from tapewire.bus.names import check_name
-from tapewire.errors import CorruptSource, InvalidMessage, InvalidName
+from tapewire.errors import CorruptSource, InvalidMessage, InvalidName, InvalidOption
+from tapewire.ingest import source
 from tapewire.ingest.import_log import SEGMENT_BYTES
-from tapewire.ingest.importer import Chunk, ImportOptions
+from tapewire.ingest.importer import Chunk, Importer, ImportOptions
 from tapewire.ingest.pending import Pending
+from tapewire.ingest.registry import IMPORTERS
 from tapewire.ingest.report import Report
 from tapewire.ingest.source import SourceFile
 from tapewire.protocol.instruments import Instrument
@@ -28,7 +34,7 @@ from tapewire.protocol.market import (
     scaled_levels,
 )
 
-__all__ = ["BadRow", "LineImporter", "integer", "levels", "parse_json"]
+__all__ = ["BadRow", "CaptureOptions", "LineImporter", "integer", "levels", "parse_json"]
 
 MAX_PAYLOAD_BYTES = SEGMENT_BYTES - 128
 MAX_TIME_NS = 2**63 - 1
@@ -36,6 +42,9 @@ MAX_TIME_NS = 2**63 - 1
 _decode = json.JSONDecoder().decode  # of text: json.loads guesses the encoding of bytes
 NO_FIT = "a value does not fit"
 WRONG_TYPE = "a field is missing or of another type"
+
+
+CHECKED_LINES = 1000  # of each file, until one shows which market it belongs to
 
 
 class BadRow(Exception):
@@ -47,7 +56,29 @@ class BadRow(Exception):
         self.detail = detail
 
 
-class LineImporter:
+_WRONG_SHAPE = (KeyError, TypeError, AttributeError, IndexError, ValueError)
+_BAD_LINE = (BadRow, InvalidName, InvalidMessage, OverflowError, *_WRONG_SHAPE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureOptions(ImportOptions):
+    """Options of importers of captures.
+
+    Attributes:
+        check_market: Whether a capture of another venue or market is refused before anything is
+            written.
+    """
+
+    check_market: bool = True
+
+    def of_records(self) -> dict[str, Any]:
+        """The options that decide which records an import makes."""
+        options = super().of_records()
+        del options["check_market"]
+        return options
+
+
+class LineImporter(Importer):
     """An importer of files with one message in each line.
 
     A subclass defines `name`, `venue` and `message`, which parses a line completely before it adds
@@ -56,9 +87,9 @@ class LineImporter:
 
     name: ClassVar[str]
     venue: ClassVar[str]
-    Options: ClassVar[type[ImportOptions]] = ImportOptions
+    Options: ClassVar[type[ImportOptions]] = CaptureOptions
 
-    def __init__(self, options: ImportOptions) -> None:
+    def __init__(self, options: CaptureOptions) -> None:
         self.options = options
         self._wanted = frozenset(options.symbols)
         self._pending = Pending()
@@ -69,6 +100,43 @@ class LineImporter:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.options!r})"
+
+    def formats_of(self, line: bytes) -> frozenset[str]:
+        """The formats that a line can belong to; empty if it does not show that.
+
+        May raise what `message` may raise: such a line shows nothing.
+        """
+        return frozenset()
+
+    def check(self, files: Sequence[SourceFile]) -> None:
+        """Check that the first lines of each file belong to this format."""
+        if not self.options.check_market:
+            return
+        for file in files:
+            formats = self._formats_of_file(file)
+            if formats and self.name not in formats:
+                known = " or ".join(sorted(formats & IMPORTERS.keys()))
+                remedy = f"import it as {known}" if known else "no importer supports that market"
+                raise InvalidOption(
+                    f"the capture belongs to another market: format={self.name}, "
+                    f"content={', '.join(sorted(formats))}",
+                    path=os.fspath(file.path),
+                    hint=f"{remedy}; check_market=False (--option check_market=false) imports it "
+                    f"as {self.name} all the same",
+                )
+
+    def _formats_of_file(self, file: SourceFile) -> frozenset[str]:
+        """Those of the first line that shows them."""
+        try:
+            with contextlib.closing(file.lines()) as lines:
+                for _, line in itertools.islice(lines, CHECKED_LINES):
+                    with contextlib.suppress(*_BAD_LINE):
+                        formats = self.formats_of(line)
+                        if formats:
+                            return formats
+        except CorruptSource:
+            pass  # raised again when the lines before the damage were imported
+        return frozenset()
 
     def message(self, line: bytes) -> None:
         """Import one line with `add`, or raise `BadRow`, a `TypeError` or the like."""
@@ -97,6 +165,8 @@ class LineImporter:
 
     def _try(self, line: bytes) -> tuple[str, str] | None:
         """Import a line; returns the reason and the details if it is bad."""
+        if len(line) >= source.MAX_LINE_BYTES:
+            return "the line is too long", f"max={source.MAX_LINE_BYTES - 1} bytes"
         if self.options.keep_wire and len(line) > MAX_PAYLOAD_BYTES:
             return NO_FIT, f"with keep_wire: bytes={len(line)}, max={MAX_PAYLOAD_BYTES}"
         try:
@@ -107,7 +177,7 @@ class LineImporter:
             return "not a valid name", error.message
         except (InvalidMessage, OverflowError) as error:
             return NO_FIT, str(error)
-        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        except _WRONG_SHAPE as error:
             # Raised by code that accesses the fields of a message of another shape.
             return WRONG_TYPE, f"{type(error).__name__}: {error}"
         return None

@@ -14,6 +14,15 @@ __all__ = ["CryptofeedImporter", "milliseconds_ns"]
 class CryptofeedImporter(LineImporter):
     """Splits a line; a subclass imports the venue's message."""
 
+    def formats_of(self, line: bytes) -> frozenset[str]:
+        """The venues that send messages of this form."""
+        document = parse_json(line.partition(b": ")[2])
+        if "product_id" in document:
+            return frozenset(("coinbase",))
+        if not {"channel", "instId"} <= document["arg"].keys():
+            return frozenset()
+        return frozenset(("bitget" if "instType" in document["arg"] else "okx",))
+
     def message(self, line: bytes) -> None:
         """Split a line into time and JSON; lines that are not messages of the venue are skipped."""
         if not line.strip():

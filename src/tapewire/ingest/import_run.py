@@ -75,17 +75,19 @@ def run(
     sources = [SourceFile(file) for file in files]
     if not sources:
         raise InvalidOption("nothing to import: files=[]", hint="give a file")
+    importer = cls(chosen)
+    importer.check(sources)
     archive = Path(to)
     make_directories(archive)
     total_bytes = sum(source.size for source in sources)
-    with Job(archive, format, dataclasses.asdict(chosen), sources) as job:
+    with Job(archive, format, chosen.of_records(), sources) as job:
         if job.done:
             return job.finished_summary()
         with (
             ChunkWriter(archive, job) as writer,
             Report(job.directory, writer.gap, writer.instrument) as report,
         ):
-            for chunk in cls(chosen).chunks(sources, report):
+            for chunk in importer.chunks(sources, report):
                 writer.write(chunk)
                 if progress is not None:
                     read = sum(source.read_bytes for source in sources)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -70,6 +71,10 @@ class ImportOptions:
         check_whole("price_scale", self.price_scale, 0, MAX_SCALE)
         check_whole("size_scale", self.size_scale, 0, MAX_SCALE)
 
+    def of_records(self) -> dict[str, Any]:
+        """The options that decide which records an import makes."""
+        return dataclasses.asdict(self)
+
 
 class Importer(Protocol):
     """Turns files into chunks. A new one is created for each run, with the options.
@@ -83,6 +88,13 @@ class Importer(Protocol):
     Options: ClassVar[type[ImportOptions]]
 
     def __init__(self, options: Any) -> None: ...
+
+    def check(self, files: Sequence[SourceFile]) -> None:
+        """Check, before anything is written, that the files belong to this importer.
+
+        Raises:
+            InvalidOption: Their content belongs to another venue or market.
+        """
 
     def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
         """The records of `files`, as a stream; bad rows go to `report`.

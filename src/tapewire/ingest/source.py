@@ -12,7 +12,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -117,27 +117,27 @@ class SourceFile:
             else:
                 yield counted
 
-    def lines(self) -> Iterator[tuple[int, bytes]]:
+    def lines(self) -> Generator[tuple[int, bytes], None, None]:
         """Each line: its number, from 1, and its bytes without the newline (or CR and newline).
 
         A byte order mark at the start of the file is removed.
 
-        A line longer than `MAX_LINE_BYTES` is yielded in pieces of that size with one number: none
-        of them parses, so each is a bad row.
+        Of a line of `MAX_LINE_BYTES` or more, only that many bytes are yielded: it is a bad row,
+        even if they look like a complete one.
 
         Raises:
             CorruptSource: The file is truncated or damaged; lines before the damage come first.
         """
         with self.open() as file:
             number = 0
-            in_line = False
             while line := file.readline(MAX_LINE_BYTES):
-                if not in_line:
-                    number += 1
-                    if number == 1:
-                        line = line.removeprefix(BOM)
-                in_line = not line.endswith(b"\n")
-                yield number, line.rstrip(b"\r\n")
+                number += 1
+                rest = line
+                while len(rest) == MAX_LINE_BYTES and not rest.endswith(b"\n"):
+                    rest = file.readline(MAX_LINE_BYTES)
+                if rest is line:
+                    line = line.rstrip(b"\r\n")
+                yield number, line.removeprefix(BOM) if number == 1 else line
 
     @contextlib.contextmanager
     def _damage_named(self) -> Iterator[None]:

@@ -47,7 +47,7 @@ cdef int _parse(object text, int scale, int64_t* value):
         return 1 if data is NULL else tw_parse_decimal(data, size, scale, value)
     if PyBytes_Check(text):
         return tw_parse_decimal(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), scale, value)
-    if PyLong_Check(text):
+    if PyLong_Check(text) and text is not True and text is not False:  # JSON's are no numbers
         PyLong_AsLongLongAndOverflow(text, &overflow)
         if overflow:
             return 3

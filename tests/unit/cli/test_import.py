@@ -42,6 +42,13 @@ def test_files_of_another_format_are_reported(tmp, clean):
     assert "check that the files are of this format" in ran.out
 
 
+def test_a_capture_of_another_market_exits_2_and_names_the_right_format(tmp, clean):
+    ran = tapewire("import", "binance-spot", clean, "--to", tmp / "archive")
+    assert ran.code == 2
+    assert "import it as binance-usdm" in ran.err
+    assert not (tmp / "archive").exists()
+
+
 def test_a_symbol_that_no_file_has_exits_1_and_is_named(tmp, clean):
     ran = tapewire("import", FORMAT, clean, "--to", tmp / "archive", "--symbol", "NOPE")
     assert (ran.code, "NOPE" in ran.err) == (1, True)

@@ -39,8 +39,37 @@ def test_a_futures_diff_follows_the_id_it_names(import_lines, tmp):
 
 @pytest.mark.parametrize(("format", "extra"), [("binance-spot", {"pu": 2}), ("binance-usdm", {})])
 def test_a_diff_of_the_other_market_is_a_bad_row(import_lines, format, extra):
-    summary, _ = import_lines(format, [depth(**extra)])
+    summary, _ = import_lines(format, [depth(**extra)], check_market=False)
     assert summary.bad == {"another market": 1}
+
+
+BITGET = {"instType": "sp", "channel": "books", "instId": "AAA"}
+OF_OTHER_MARKETS = [
+    ("binance-spot", depth(pu=2), "binance-usdm"),
+    ("binance-usdm", depth(), "binance-spot"),
+    ("binance-usdm", depth(pu=2, ps="AA"), "no importer supports that market"),
+    ("binance-spot", AT + b'{"lastUpdateId":9,"E":1,"bids":[],"asks":[]}', "binance-usdm"),
+    ("okx", b"1.5: " + json.dumps({"arg": BITGET, "data": []}).encode(), "bitget"),
+    ("bitget", b'1.5: {"arg":{"channel":"books","instId":"AAA"},"data":[]}', "okx"),
+    ("okx", b'1.5: {"type":"match","product_id":"A-B"}', "coinbase"),
+]
+
+
+@pytest.mark.parametrize(("format", "line", "remedy"), OF_OTHER_MARKETS)
+def test_a_capture_of_another_market_is_refused_before_anything_is_written(
+    import_lines, tmp, format, line, remedy
+):
+    with pytest.raises(tw.InvalidOption, match="belongs to another market") as caught:
+        import_lines(format, [b"no message", line])
+    assert remedy in caught.value.hint
+    assert not (tmp / "archive").exists()
+
+
+def test_what_decides_no_record_is_no_part_of_the_job(import_lines):
+    first, _ = import_lines("binance-spot", [depth()])
+    second, _ = import_lines("binance-spot", [depth()], check_market=False)
+    assert second.already
+    assert first.job == second.job
 
 
 def test_a_snapshot_without_a_symbol_belongs_to_the_only_one(import_lines, tmp):
@@ -189,6 +218,21 @@ def test_negative_prices_and_exponents_are_parsed(import_lines, tmp):
     import_lines("binance-usdm", [depth(pu=1, b=[["-1.5", "1E-8"], ["2.5e1", "0e9"]])])
     _, event = event_of(tmp, "binance_usdm", "AAA", "book")
     assert event.bids.tolist() == [(-150_000_000, 1), (2_500_000_000, 0)]
+
+
+def test_a_line_too_long_gives_no_record_whatever_its_parts_are(import_lines, monkeypatch):
+    line = depth()
+    monkeypatch.setattr("tapewire.ingest.source.MAX_LINE_BYTES", len(line))
+    summary, content = import_lines("binance-spot", [line[:-1], line + line, line])
+    assert summary.bad == {"not JSON": 1, "the line is too long": 2}
+    assert content == {}
+
+
+@pytest.mark.parametrize("level", [[True, "2"], ["1.5", False]])
+def test_a_json_boolean_is_no_number(import_lines, level):
+    summary, content = import_lines("binance-spot", [depth(b=[level])])
+    assert summary.bad == {"a value does not fit": 1}
+    assert content == {}
 
 
 def test_a_byte_order_mark_is_not_part_of_the_first_row(import_lines):

@@ -72,14 +72,15 @@ def test_a_directory_or_a_device_is_refused(tmp):
         SourceFile("/dev/zero")
 
 
-def test_a_line_too_long_is_read_in_pieces_with_one_number(tmp, monkeypatch):
+def test_of_a_line_too_long_only_the_start_is_read(tmp, monkeypatch):
     monkeypatch.setattr(source, "MAX_LINE_BYTES", 4)
-    (tmp / "a").write_bytes(b"123456789\nab\n")
+    (tmp / "a").write_bytes(b"123456789\nab\nabcd\nabc\nabcdefgh")
     assert list(SourceFile(tmp / "a").lines()) == [
         (1, b"1234"),
-        (1, b"5678"),
-        (1, b"9"),
         (2, b"ab"),
+        (3, b"abcd"),
+        (4, b"abc"),
+        (5, b"abcd"),
     ]
 
 

@@ -72,6 +72,12 @@ def test_ints_are_exact():
     assert market.scaled(15, 1) == 150
 
 
+@pytest.mark.parametrize("value", [True, False])
+def test_booleans_are_no_numbers(value):
+    with pytest.raises(tw.InvalidMessage, match="must be text or bytes"):
+        market.scaled(value, 1)
+
+
 @pytest.mark.parametrize("scale", [-1, 19, "2", 1.0])
 def test_a_scale_is_from_0_to_18(scale):
     with pytest.raises(tw.InvalidMessage, match="scale"):

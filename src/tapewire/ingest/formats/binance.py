@@ -46,6 +46,10 @@ class _Binance(LineImporter):
         self._many = False
         self._orders: dict[Instrument, SnapshotOrder[tuple[int, bytes]]] = {}
 
+    def formats_of(self, line: bytes) -> frozenset[str]:
+        """The markets of a message, by fields that only some of them send."""
+        return _markets_of(parse_json(line.partition(b" ")[2]))
+
     def message(self, line: bytes) -> None:
         """Import a message by the type of its event."""
         if not line.strip():
@@ -182,6 +186,28 @@ class BinanceUsdm(_Binance):
         if "pu" not in data:
             raise BadRow("another market", "field pu of futures is missing: import as binance-spot")
         return integer(data["pu"])
+
+
+_SPOT, _USDM = frozenset(("binance-spot",)), frozenset(("binance-usdm",))
+_COINM = frozenset(("binance-coinm",))
+
+
+def _markets_of(document: dict[str, Any]) -> frozenset[str]:
+    if "lastUpdateId" in document:
+        if "pair" in document:
+            return _COINM
+        return _USDM if "E" in document else frozenset()
+    data = document.get("data", document)
+    kind = data.get("e")
+    if kind is None:
+        return _SPOT if "u" in data and "B" in data else frozenset()
+    if kind == "trade":
+        return _SPOT if "M" in data else _USDM | _COINM
+    if kind not in ("depthUpdate", "bookTicker"):
+        return frozenset()
+    if "ps" in data:
+        return _COINM
+    return _USDM if "pu" in data or kind == "bookTicker" else _SPOT
 
 
 def local_time_ns(text: bytes) -> int:

@@ -30,7 +30,7 @@ from tapewire.ingest.formats.dbn_format import (
     mapped_symbol,
 )
 from tapewire.ingest.formats.dbn_rows import PRICE_DECIMALS, DbnRows
-from tapewire.ingest.importer import Chunk
+from tapewire.ingest.importer import Chunk, Importer
 from tapewire.ingest.symbols import directory_name, known_instrument
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class DbnOptions(FileOptions):
             check_name("venue", self.venue)
 
 
-class Dbn:
+class Dbn(Importer):
     """Importer of DBN files."""
 
     name: ClassVar[str] = "dbn"

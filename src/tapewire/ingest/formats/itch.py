@@ -16,7 +16,7 @@ from tapewire.config import check_whole
 from tapewire.errors import CorruptRecord, CorruptSource, InvalidOption
 from tapewire.ingest._parsers import ItchDecoder
 from tapewire.ingest.file_options import FileOptions
-from tapewire.ingest.importer import Chunk
+from tapewire.ingest.importer import Chunk, Importer
 from tapewire.ingest.local_time import midnight_ns
 from tapewire.ingest.order_chunks import across, book_chunk, trades_chunk
 from tapewire.ingest.symbols import directory_name, known_instrument
@@ -71,7 +71,7 @@ class ItchOptions(FileOptions):
         check_whole("size_scale", self.size_scale, 0, 9)
 
 
-class Itch:
+class Itch(Importer):
     """Importer of ITCH 5.0 files."""
 
     name: ClassVar[str] = "itch"

@@ -19,7 +19,7 @@ from tapewire.config import check_whole
 from tapewire.errors import InvalidOption
 from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.formats.lobster_check import OrderbookCheck
-from tapewire.ingest.importer import Chunk
+from tapewire.ingest.importer import Chunk, Importer
 from tapewire.ingest.local_time import NEW_YORK, midnight_ns
 from tapewire.ingest.order_chunks import across, book_chunk, trades_chunk
 from tapewire.ingest.symbols import directory_name, known_instrument
@@ -100,7 +100,7 @@ def _day_of(options: LobsterOptions, source: SourceFile) -> _Day:
     return _Day(kind, ticker, date, f"{found['ticker']}_{found['date']}_{found['hours']}")
 
 
-class Lobster:
+class Lobster(Importer):
     """Importer of LOBSTER files."""
 
     name: ClassVar[str] = "lobster"

@@ -35,7 +35,7 @@ from tapewire.ingest.channel_events import (
     without_negatives,
 )
 from tapewire.ingest.channels import ChannelCheck
-from tapewire.ingest.importer import Chunk
+from tapewire.ingest.importer import Chunk, Importer
 from tapewire.ingest.merging import Reader
 from tapewire.ingest.tables import (
     MISSING,
@@ -67,7 +67,7 @@ class SseOptions(DatedOptions):
     size_scale: int = 3
 
 
-class Sse:
+class Sse(Importer):
     """Importer of Shanghai's order and trade files."""
 
     name: ClassVar[str] = "sse"

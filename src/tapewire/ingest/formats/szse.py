@@ -31,7 +31,7 @@ from tapewire.ingest.channel_events import (
     without_negatives,
 )
 from tapewire.ingest.channels import ChannelCheck
-from tapewire.ingest.importer import Chunk
+from tapewire.ingest.importer import Chunk, Importer
 from tapewire.ingest.merging import Reader
 from tapewire.ingest.tables import TableBlock, TableColumn, csv_blocks, csv_header
 
@@ -53,7 +53,7 @@ class SzseOptions(DatedOptions):
     size_scale: int = 2
 
 
-class Szse:
+class Szse(Importer):
     """Importer of Shenzhen's order and trade files."""
 
     name: ClassVar[str] = "szse"

@@ -15,7 +15,7 @@ import numpy as np
 from tapewire.errors import CorruptSource
 from tapewire.ingest._parsers import MISSING, L2Grouper
 from tapewire.ingest.file_options import FileOptions
-from tapewire.ingest.importer import Chunk, ImportOptions
+from tapewire.ingest.importer import Chunk, Importer, ImportOptions
 from tapewire.ingest.symbols import directory_name, known_instrument
 from tapewire.ingest.tables import TableBlock, TableColumn, csv_blocks, csv_header
 
@@ -34,7 +34,7 @@ _LEVEL = re.compile(r"(asks|bids)\[(\d{1,4})\]\.(price|amount)")
 _Array = np.ndarray[Any, Any]
 
 
-class Tardis:
+class Tardis(Importer):
     """Importer of Tardis CSV files."""
 
     name: ClassVar[str] = "tardis"

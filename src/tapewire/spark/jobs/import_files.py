@@ -140,7 +140,7 @@ class _ImportUnit:
         sources = [ingest.SourceFile(file) for file in job["files"]]
         files = [{"name": s.name, "size": s.size, "sha256": s.digest()} for s in sources]
         chosen = ingest.importer_class(self._format).Options(**self._options)
-        if job_id(self._format, vars(chosen), files) != job["job"]:
+        if job_id(self._format, chosen.of_records(), files) != job["job"]:
             raise InvalidOption(
                 f"a file has changed since it was imported: files={len(files)}",
                 path=str(sources[0].path),
