@@ -54,7 +54,7 @@ class Job:
 
     @property
     def folder(self):
-        return self.archive.jobs.folder(self.job)
+        return self.archive.jobs.directory(self.job)
 
     def staging(self, name, partition):
         split = FrameRows(self.plan, partition).split

@@ -77,7 +77,7 @@ def file_import_job(tmp):
 def file_sink_job(tmp):
     jobs = Jobs(tmp)
     name = jobs.create(None)
-    return jobs.folder(name) / "job.json", lambda: jobs._read(name)[0].alive
+    return jobs.directory(name) / "job.json", lambda: jobs._read(name)[0].alive
 
 
 def file_manifest(tmp):

@@ -54,7 +54,7 @@ def run(
 
     Raises:
         CorruptSource: A file is truncated or damaged. The records before the damage are archived.
-        InvalidOption: No such format or option.
+        InvalidOption: No such format or option, or the files belong to another market.
         ConcurrentUse: Another import reads the same files, or is unfinished in the same log.
         CorruptMetadata: A killed run left other records than this one writes.
 

@@ -59,13 +59,13 @@ class Jobs:
         temporary.rename(self._directory / name)
         return name
 
-    def folder(self, job: str) -> Path:
+    def directory(self, job: str) -> Path:
         """The directory of a job, whether it exists or not."""
         return path_below(self._directory, check_name("job", job))
 
     def remove(self, job: str) -> None:
         """Remove a job's directory; an attempt that still writes to it fails."""
-        shutil.rmtree(self.folder(job), ignore_errors=True)
+        shutil.rmtree(self.directory(job), ignore_errors=True)
 
     def sweep(self, mine: str | None) -> None:
         """Remove the directories of jobs that can no longer commit.
@@ -104,7 +104,7 @@ class Jobs:
                 self.remove(name)
 
     def _read(self, job: str) -> tuple[Lease, str]:
-        path = os.fspath(self.folder(job) / _JOB_FILE)
+        path = os.fspath(self.directory(job) / _JOB_FILE)
         return parse_checked(
             load(path, _MAX_FILE_BYTES), path, _checked, "remove the job's directory"
         )

@@ -150,7 +150,7 @@ class Archive:
                 self.jobs.remove(job)
                 return False
             if runs:
-                directory = self.jobs.folder(job)
+                directory = self.jobs.directory(job)
                 config = WriterConfig.archive(
                     segment_bytes=segment_bytes, flush=None, sparse=sparse
                 )
@@ -279,7 +279,7 @@ class Archive:
         return Action(run.log, "append", run.directory, run.records, next_seq, keep)
 
     def _publish(self, manifest: Manifest) -> None:
-        directory = self.jobs.folder(manifest.job)
+        directory = self.jobs.directory(manifest.job)
         parents: set[Path] = set()
         for action in manifest.actions:
             place = path_below(self.root, *action.log.split("/"))

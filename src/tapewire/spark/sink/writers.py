@@ -85,7 +85,7 @@ class _Sink:
         partition = 0 if context is None else context.partitionId()
         attempt = 0 if context is None else context.taskAttemptId()
         with StagingTask(
-            Archive(self.options.path).jobs.folder(job),
+            Archive(self.options.path).jobs.directory(job),
             f"task-{partition}-{attempt}",
             FrameRows(self.plan, partition).split,
             self.plan.staging(self.options.segment_bytes),
