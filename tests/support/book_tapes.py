@@ -94,7 +94,7 @@ def append_l2(writer, feeds, events, *, start=0, snapshot_every=None, lose=()):
         writer.append(BOOK_EVENT, payload, timestamp_ns=time)
 
 
-def write_l3(path, events=300, seed=1, **options):
+def write_l3(path, events=300, seed=1, first_id=1, **options):
     """A queue with the orders of one L3 book: adds, partial and complete cancels, trades."""
     chance = random.Random(seed)
     Instruments([ORDERS]).save(path.parent)
@@ -106,11 +106,11 @@ def write_l3(path, events=300, seed=1, **options):
                 fields = {
                     "type": 1,
                     "side": 1 + n % 2,
-                    "order_id": n + 1,
+                    "order_id": n + first_id,
                     "price": 10_000 + chance.randint(0, 20) * (1 if n % 2 else -1),
                     "qty": chance.randint(2, 9),
                 }
-                live.append(n + 1)
+                live.append(n + first_id)
             else:
                 order = live.pop(chance.randrange(len(live)))
                 fields = {"type": 2, "order_id": order, "qty": 0}

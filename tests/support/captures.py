@@ -111,3 +111,8 @@ def content_of(archive):
         content[path.parent.name] = path.read_text()
     content["instruments"] = json.loads((archive / "instruments.json").read_bytes())
     return content
+
+
+def is_loss(payload):
+    """Whether a payload of a book event is a loss."""
+    return payload[56] == 5

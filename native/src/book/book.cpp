@@ -1,5 +1,7 @@
 #include "tapewire/book/book.hpp"
 
+#include <cassert>
+
 #include "scale.hpp"
 #include "tapewire/error.hpp"
 
@@ -73,6 +75,13 @@ Book::Book(const Options& options)
                                               ", size_scale=" + std::to_string(options.size_scale));
 }
 
+void Book::set_scales(std::uint8_t price_scale, std::uint8_t size_scale) noexcept {
+    assert(level_count(Side::buy) == 0 && level_count(Side::sell) == 0 && order_count() == 0);
+    assert(price_scale <= format::kMaxScale && size_scale <= format::kMaxScale);
+    options_.price_scale = price_scale;
+    options_.size_scale = size_scale;
+}
+
 Applied Book::apply(const BookEvent& event, std::uint64_t record_seq) {
     NoRows sink;
     return apply_any(event, record_seq, sink);
@@ -90,11 +99,11 @@ Applied Book::apply_any(const BookEvent& event, std::uint64_t record_seq, Sink& 
     return guarded([&] {
         Applied applied = Applied::ignored;
         if (!quarantined_) [[likely]] {
-            if (options_.mode == BookMode::l2) {
+            if (event.type() == EventType::loss) [[unlikely]] {
+                applied = apply_loss(event.loss);
+            } else if (options_.mode == BookMode::l2) {
                 applied = apply_l2(event, record_seq, sink);
             } else {
-                if (event.head.record_len > sizeof event.head)
-                    phase_ = event.order.flags & kL3Phase;
                 applied = apply_l3(event.order, event.price_scale, event.size_scale);
             }
         }
@@ -109,7 +118,6 @@ Applied Book::apply(const market::OrderEvent& event, std::uint64_t record_seq) {
     return guarded([&] {
         if (quarantined_) [[unlikely]]
             return Applied::ignored;
-        phase_ = event.order.flags & kL3Phase;
         return apply_l3(event.order, event.order.price_scale, event.order.size_scale);
     });
 }
@@ -167,6 +175,7 @@ Applied Book::apply_l2(const BookEvent& event, std::uint64_t record_seq, Sink& s
             distrust_ = Distrust::reset;
             return Applied::changed;
         case EventType::heartbeat:
+        case EventType::loss:
             break;
     }
     return Applied::unchanged;
@@ -174,10 +183,13 @@ Applied Book::apply_l2(const BookEvent& event, std::uint64_t record_seq, Sink& s
 
 template <typename Sink>
 Applied Book::apply_diff(const BookEvent& event, std::uint64_t record_seq, Sink& sink) {
-    if (!trusted()) [[unlikely]]
-        return hold(event, record_seq);
     const std::uint64_t prev = event.update_prev, last = event.update_last;
     const bool numbered = (prev | last) != 0;
+    if (!trusted()) [[unlikely]] {
+        const bool next = numbered && prev == last_update_ && last_update_ != 0;
+        if (!next || !is_loss(distrust_)) return hold(event, record_seq);
+        trust();  // its ids prove that what was lost was no diff
+    }
     if (numbered && last_update_ != 0 && prev != last_update_) [[unlikely]] {
         if (last <= last_update_) return Applied::unchanged;
         if (prev > last_update_) {

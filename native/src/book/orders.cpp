@@ -15,6 +15,8 @@ namespace {
 constexpr std::uint8_t kSzseMarket = '1';
 constexpr std::uint8_t kSzseOwnBest = 'U';
 
+constexpr std::uint32_t kAuction = format::kL3OpeningAuction | format::kL3ClosingAuction;
+
 // Importers store it in order_id, or in the field that the venue's trade stream used.
 std::uint64_t cancelled_id(const L3Event& e) noexcept {
     if (e.order_id != 0) return e.order_id;
@@ -29,6 +31,8 @@ bool names(const L3Event& e, std::uint64_t id) noexcept {
 }  // namespace
 
 Applied Book::apply_l3(const L3Event& event, std::uint8_t price_scale, std::uint8_t size_scale) {
+    const std::uint32_t phase_before = phase_;
+    phase_ = event.flags & kL3Phase;
     const L3Type type{event.event_type};
     if (type == L3Type::reset) {
         l3_.clear();
@@ -40,16 +44,34 @@ Applied Book::apply_l3(const L3Event& event, std::uint8_t price_scale, std::uint
     if (!trusted()) [[unlikely]]
         return Applied::ignored;
     if (price_scale == options_.price_scale && size_scale == options_.size_scale) [[likely]]
-        return apply_order(event);
+        return apply_order(event, phase_before);
     L3Event order = event;
     const bool priced = !is_unpriced(order);
     if ((priced && !Rescale(price_scale, options_.price_scale)(order.price)) ||
         !Rescale(size_scale, options_.size_scale)(order.qty))
         return distrust(Distrust::does_not_fit);
-    return apply_order(order);
+    return apply_order(order, phase_before);
 }
 
-Applied Book::apply_order(const L3Event& e) {
+// Outside auctions, which collect orders that match, a book must not be crossed after an event, or
+// by Shenzhen's rules, which show an order before its trades, before the next one that is no trade.
+Applied Book::apply_order(const L3Event& e, std::uint32_t phase_before) {
+    if (options_.rules == Rules::none) return apply_by_type(e);
+    const bool auction = (e.flags & kAuction) != 0;
+    if (options_.rules == Rules::szse) {
+        const bool may_cross =
+            auction || (phase_before & kAuction) != 0 || L3Type{e.event_type} == L3Type::trade;
+        if (!may_cross && l3_.crossed()) [[unlikely]]
+            return distrust(Distrust::crossed);
+        return apply_by_type(e);
+    }
+    const Applied applied = apply_by_type(e);
+    if (!auction && l3_.crossed() && trusted()) [[unlikely]]
+        return distrust(Distrust::crossed);
+    return applied;
+}
+
+Applied Book::apply_by_type(const L3Event& e) {
     if (settling_.on && !names(e, settling_.id)) [[unlikely]] {
         settle();
         if (!trusted()) return Applied::ignored;
@@ -74,7 +96,8 @@ Applied Book::apply_order(const L3Event& e) {
 
 bool Book::is_unpriced(const L3Event& e) const noexcept {
     if ((e.flags & format::kL3PriceIsMarket) != 0) return true;
-    if (options_.rules == Rules::none) return false;  // prices of 0 and below are valid prices
+    if (options_.rules == Rules::none || options_.rules == Rules::continuous)
+        return false;  // prices of 0 and below are valid prices
     if (options_.rules == Rules::szse && e.ord_type == kSzseMarket) return true;
     return e.price <= 0;
 }

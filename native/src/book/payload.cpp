@@ -156,7 +156,8 @@ BookPayload checked_head(std::span<const std::byte> payload, Input& in) {
                         ", known=" + std::to_string(format::kBookPayloadVersion),
                     {}, -1, "rebuild it from the log, or upgrade Tapewire");
     if (head.book_mode > 1) in.damaged("a mode must be 0 or 1", "book_mode", head.book_mode);
-    if (head.rules > 2) in.damaged("rules must be 0 to 2", "rules", head.rules);
+    if (head.rules > static_cast<int>(kMaxRules))
+        in.damaged("rules must be 0 to 3", "rules", head.rules);
     if (head.price_scale > format::kMaxScale)
         in.damaged("a scale must be at most 18", "price_scale", head.price_scale);
     if (head.size_scale > format::kMaxScale)
@@ -330,7 +331,7 @@ Book Book::load_state(std::span<const std::byte> state, const Options& options) 
     const auto payload_bytes = in.take<std::uint64_t>();
     Book book = load(in.take_bytes(payload_bytes), options);
     const auto trust = in.take<SavedTrust>();
-    if (trust.distrust > static_cast<std::uint32_t>(Distrust::no_side))
+    if (trust.distrust > static_cast<std::uint32_t>(kMaxDistrust))
         in.damaged("unknown distrust", "distrust", trust.distrust);
     if (trust.quarantined > 1) in.damaged("must be 0 or 1", "quarantined", trust.quarantined);
     book.distrust_ = static_cast<Distrust>(trust.distrust);

@@ -32,6 +32,18 @@ const char* name_of(Distrust cause) noexcept {
             return "interrupted";
         case Distrust::no_side:
             return "no_side";
+        case Distrust::crossed:
+            return "crossed";
+        case Distrust::rejected:
+            return "rejected";
+        case Distrust::feed_gap:
+            return "feed_gap";
+        case Distrust::feed_order:
+            return "feed_order";
+        case Distrust::damaged_source:
+            return "damaged_source";
+        case Distrust::venue_loss:
+            return "venue_loss";
     }
     return "?";
 }
@@ -68,17 +80,58 @@ std::string sentence(const Gap& gap) {
             return "out of memory while applying an event";
         case Distrust::no_side:
             return "an order without a side was added" + at;
+        case Distrust::crossed:
+            return "the book is crossed outside an auction" + at;
+        case Distrust::rejected:
+            return "a row of the source was rejected" + at;
+        case Distrust::feed_gap:
+            return (gap.first == 0 && gap.last == 0
+                        ? std::string("sequence numbers of the feed")
+                        : "sequence numbers " + range + " of the feed") +
+                   " are missing" + at;
+        case Distrust::feed_order:
+            return "sequence numbers or times of the feed go back" + at;
+        case Distrust::damaged_source:
+            return "part of the source is damaged" + at;
+        case Distrust::venue_loss:
+            return "the venue reports lost messages" + at;
     }
     return {};
 }
 
+Distrust distrust_of(format::LossCause cause) noexcept {
+    switch (cause) {
+        case format::LossCause::rejected:
+            return Distrust::rejected;
+        case format::LossCause::missing:
+            return Distrust::feed_gap;
+        case format::LossCause::out_of_order:
+            return Distrust::feed_order;
+        case format::LossCause::damaged:
+            return Distrust::damaged_source;
+        case format::LossCause::no_snapshot:
+            return Distrust::no_snapshot;
+        case format::LossCause::unknown_order:
+            return Distrust::unknown_order;
+        case format::LossCause::venue:
+            break;
+    }
+    return Distrust::venue_loss;
+}
+
 }  // namespace
+
+Applied Book::apply_loss(const format::Loss& loss) {
+    return distrust(distrust_of(format::LossCause{loss.cause}), loss.first, loss.last);
+}
 
 Applied Book::distrust(Distrust cause, std::uint64_t first, std::uint64_t last) {
     gaps_.push_back({cause, first, last, last_seq_, last_timestamp_ns_, false});
     if (trusted()) distrust_ = cause;
-    // With Unknown::distrust the caller has asked for no exception.
-    if (cause != Distrust::unknown_order && cause != Distrust::duplicate_order) to_raise_ = true;
+    // No exception: with Unknown::distrust the caller has asked for none, and a book that is not
+    // known yet is no fault.
+    to_raise_ = to_raise_ || (cause != Distrust::unknown_order &&
+                              cause != Distrust::duplicate_order && cause != Distrust::no_snapshot);
     if (options_.on_gap == GapPolicy::quarantine) {
         quarantined_ = true;
         waiting_.clear();
@@ -96,7 +149,8 @@ void Book::throw_if_raised() {
     to_raise_ = false;
     if (options_.on_gap != GapPolicy::raise) return;
     const Gap& gap = gaps_.back();
-    const bool missing = gap.cause == Distrust::venue_gap || gap.cause == Distrust::record_gap;
+    const bool missing = gap.cause == Distrust::venue_gap || gap.cause == Distrust::record_gap ||
+                         gap.cause == Distrust::feed_gap;
     throw Error(missing ? Errc::gap_detected : Errc::corrupt_record,
                 "the book is untrusted: " + sentence(gap), {}, -1,
                 options_.mode == format::BookMode::l2

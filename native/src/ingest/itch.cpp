@@ -172,6 +172,7 @@ std::size_t ItchDecoder::frame(std::span<const std::byte> bytes, bool last,
 std::size_t ItchDecoder::decode(std::span<const std::byte> bytes, bool last) {
     events_.clear();
     bad_.clear();
+    out_of_order_.clear();
     std::size_t at = 0;
     while (at < bytes.size()) {
         const auto rest = bytes.subspan(at);
@@ -245,7 +246,15 @@ ItchFault ItchDecoder::decode_message(std::span<const std::byte> message) {
     ItchEvent event{};
     // Before any state is changed: an invalid message leaves no trace.
     if (const ItchFault fault = judge(p, event); fault != ItchFault::none) return fault;
-    ++counts_[static_cast<unsigned char>(letter(p))];
+    const char type = letter(p);
+    ++counts_[static_cast<unsigned char>(type)];
+    if (messages_ == 1) from_start_ = type == 'S' && letter(p + 11) == 'O';
+    if (event.time_ns < latest_ns_) out_of_order_.push_back(messages_);
+    latest_ns_ = event.time_ns;
+    if (type == 'H') trading_[event.locate] = letter(p + 19) == 'T';
+    if (type == 'h') trading_[event.locate] = letter(p + 20) == 'T';
+    const auto trading = trading_.find(event.locate);
+    event.auction = trading == trading_.end() || !trading->second;
     take(p, event);
     return ItchFault::none;
 }

@@ -54,16 +54,18 @@ void check_scales(std::uint8_t price_scale, std::uint8_t size_scale) {
 }
 
 void check_header(const BookEventHeader& head, std::size_t size) {
+    const bool loss = head.event_type == static_cast<std::uint8_t>(EventType::loss) &&
+                      head.schema_version == format::kMarketVersionLoss;
     if (head.schema_version < format::kMarketVersionOldest ||
-        head.schema_version > format::kMarketVersion)
+        (head.schema_version > format::kMarketVersion && !loss))
         other_version(head.schema_version);
     if (head.endianness != format::kLittleEndian)
         corrupt("a book event must be little-endian, 0", "endianness", head.endianness);
     if (head.record_len != size)
         not_equal("record_len must be the size of the payload", "record_len", head.record_len,
                   "payload", size);
-    if (head.event_type < 1 || head.event_type > 4)
-        corrupt("an event must be of type 1 to 4", "event_type", head.event_type);
+    if (head.event_type < 1 || head.event_type > 5)
+        corrupt("an event must be of type 1 to 5", "event_type", head.event_type);
     if (head.book_mode > 1) corrupt("a book must be of mode 0 or 1", "book_mode", head.book_mode);
     if ((head.flags & ~format::kEventFlags) != 0)
         corrupt("an event has unknown flags", "flags", head.flags);
@@ -146,7 +148,22 @@ void decode_order(BookEvent& event, std::span<const std::byte> rest) {
     event.size_scale = order.size_scale;
 }
 
-// Sets every field of `event`, whatever it held before.
+void decode_loss(BookEvent& event, std::span<const std::byte> rest) {
+    if (event.head.schema_version < format::kMarketVersionLoss)
+        corrupt("a loss must be of version 4", "schema_version", event.head.schema_version);
+    if (rest.size() != sizeof(format::Loss))
+        corrupt("a loss must have 128 bytes", "record_len", event.head.record_len);
+    event.loss = load_as<format::Loss>(rest.data());
+    if (event.loss.cause < 1 || event.loss.cause > format::kMaxLossCause)
+        corrupt("the cause of a loss must be 1 to 7", "loss.cause", event.loss.cause);
+    if (event.loss.first > event.loss.last)
+        not_equal("the first missing number must not be above the last", "loss.first",
+                  event.loss.first, "loss.last", event.loss.last);
+    event.price_scale = event.size_scale = 0;
+    event.order = {};
+}
+
+// Sets every field of `event` but `loss`, whatever it held before.
 void decode_into(BookEvent& event, std::span<const std::byte> payload) {
     if (payload.size() < sizeof(BookEventHeader))
         corrupt("a book event must have at least 64 bytes", "payload", payload.size());
@@ -167,6 +184,7 @@ void decode_into(BookEvent& event, std::span<const std::byte> payload) {
     }
     event.bids = event.asks = nullptr;
     event.bid_count = event.ask_count = 0;
+    if (type == EventType::loss) return decode_loss(event, rest);
     if (l3 && (type == EventType::diff || !rest.empty())) return decode_order(event, rest);
     if (l3 && type == EventType::snapshot)
         corrupt("a book of orders has no snapshot", "event_type", event.head.event_type);

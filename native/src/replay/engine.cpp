@@ -60,6 +60,11 @@ bool is_damage(Errc code) noexcept {
            code == Errc::segment_missing || code == Errc::corrupt_metadata;
 }
 
+// A reset or heartbeat may consist of its header alone, and a loss has no levels either.
+bool has_scales(const market::BookEvent& event) noexcept {
+    return event.type() != format::EventType::loss && event.head.record_len > sizeof event.head;
+}
+
 // A valid record with an invalid message, or one of another release, or for another kind of book.
 bool is_unreadable(Errc code) noexcept {
     return code == Errc::corrupt_record || code == Errc::unsupported_version ||
@@ -257,6 +262,7 @@ void Engine::make_book(Market& market, const market::BookEvent& event, std::uint
     if (!market.options) {
         options.price_scale = event.price_scale;
         options.size_scale = event.size_scale;
+        market.scales_known = has_scales(event);
     }
     options.on_gap = options_.on_gap;
     options.unknown = options_.unknown;
@@ -324,13 +330,10 @@ Engine::Taken Engine::take_book(const RecordView& record, Step& out) {
     const market::BookEvent event = market::decode_book_event(record);
     out.kind = Kind::book;
     out.market = market;
-    if (!market->book) {
-        // Neither has scales, and there is nothing to reset.
-        if (event.type() == format::EventType::reset ||
-            event.type() == format::EventType::heartbeat) {
-            return Taken::shown;
-        }
-        make_book(*market, event, out.source);
+    if (!market->book) make_book(*market, event, out.source);
+    if (!market->scales_known && has_scales(event)) [[unlikely]] {
+        market->book->set_scales(event.price_scale, event.size_scale);
+        market->scales_known = true;
     }
     auto& sources = market->sources;
     if (std::find(sources.begin(), sources.end(), out.source) == sources.end()) {

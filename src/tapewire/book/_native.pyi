@@ -9,7 +9,7 @@ from tapewire.protocol._native import BookEvent
 _Array = np.ndarray[Any, np.dtype[Any]]
 _Applied = Literal["changed", "unchanged", "buffered", "ignored"]
 _GapPolicy = Literal["raise", "quarantine", "resync"]
-_Rules = Literal["szse", "sse"] | None
+_Rules = Literal["szse", "sse", "continuous"] | None
 _Unknown = Literal["ignore", "raise", "distrust"]
 
 class Level(NamedTuple):
@@ -101,11 +101,11 @@ class L3Book(Book):
         price_scale: int = 8,
         size_scale: int = 8,
         on_gap: _GapPolicy = "raise",
-        unknown: _Unknown = "ignore",
+        unknown: _Unknown = "distrust",
     ) -> None: ...
     @staticmethod
     def load(
-        payload: Buffer, *, on_gap: _GapPolicy = "raise", unknown: _Unknown = "ignore"
+        payload: Buffer, *, on_gap: _GapPolicy = "raise", unknown: _Unknown = "distrust"
     ) -> L3Book: ...
     def order(self, id: int) -> Order | None: ...
     def queue_position(self, id: int) -> QueuePosition | None: ...

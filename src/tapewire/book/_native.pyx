@@ -63,14 +63,14 @@ QueuePosition.__doc__ = """The orders ahead of an order at its price, and their 
 BookGap = namedtuple("BookGap", "cause first last seq timestamp_ns resynced")
 BookGap.__doc__ = """Why a book became untrusted, and whether a later snapshot has resynced it.
 
-`first` and `last` are the missing update ids (cause ``"venue_gap"``) or sequence numbers
-(``"record_gap"``), and 0 for other causes; `seq` and `timestamp_ns` are those of the record at
+`first` and `last` are the missing update ids (cause ``"venue_gap"``) or sequence numbers of the log
+(``"record_gap"``) or of the feed (``"feed_gap"``), and 0 for other causes; `seq` and `timestamp_ns` are those of the record at
 which the gap was detected.
 """
 
 # In the order of the native enums.
 cdef tuple _GAP_POLICIES = ("raise", "quarantine", "resync")
-cdef tuple _RULES = (None, "szse", "sse")
+cdef tuple _RULES = (None, "szse", "sse", "continuous")
 cdef tuple _UNKNOWN = ("ignore", "raise", "distrust")
 cdef tuple _APPLIED = ("changed", "unchanged", "buffered", "ignored")
 cdef dict _SIDES = {"buy": 1, "bid": 1, "sell": 2, "ask": 2}
@@ -493,12 +493,14 @@ cdef class L3Book(Book):
     Args:
         rules: Rules of the venue: ``"szse"`` (market orders rest where they last traded, ``U``
             joins the best of its own side), ``"sse"`` (a trade with an aggressor reduces only the
-            other side) or None.
+            other side), ``"continuous"`` or None. With any of them, a book that is crossed outside
+            an auction is untrusted.
         price_scale: Decimals of the book's prices; events of another scale are converted exactly.
         size_scale: The same for sizes.
         on_gap: As for `L2Book`, with a reset instead of a snapshot.
-        unknown: What to do when an event refers to an unknown order, or adds a known one:
-            ``"ignore"``, ``"raise"`` `UnknownOrder`, or ``"distrust"``. All of them count it.
+        unknown: What to do when an event refers to an unknown order, or adds a known one, which a
+            complete feed never does: ``"distrust"`` the book until the next reset, ``"raise"``
+            `UnknownOrder`, or ``"ignore"``. All of them count it.
 
     Example:
         >>> from tapewire import book
@@ -514,7 +516,7 @@ cdef class L3Book(Book):
     """
 
     def __init__(self, rules=None, *, price_scale=8, size_scale=8, on_gap="raise",
-                 unknown="ignore"):
+                 unknown="distrust"):
         cdef Options options
         options.mode = CBookMode.l3
         options.price_scale = _scale("price_scale", price_scale)
@@ -528,7 +530,7 @@ cdef class L3Book(Book):
         self._book = tw_new_book(options)
 
     @staticmethod
-    def load(payload, *, on_gap="raise", unknown="ignore"):
+    def load(payload, *, on_gap="raise", unknown="distrust"):
         """Load a book from the bytes of `save`; raises as `L2Book.load` does."""
         cdef bytes data = bytes(payload)
         cdef Options options = _options_to_load(data, CBookMode.l3, on_gap)
@@ -577,7 +579,7 @@ cdef class L3Book(Book):
 
     @property
     def rules(self):
-        """``"szse"``, ``"sse"`` or None."""
+        """``"szse"``, ``"sse"``, ``"continuous"`` or None."""
         return _RULES[<int> self._native().options().rules]
 
     @property

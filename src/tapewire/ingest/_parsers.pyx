@@ -92,6 +92,8 @@ cdef extern from "tapewire/ingest/itch.hpp" namespace "tapewire::ingest" nogil:
         uint64_t messages()
         uint64_t count(char)
         uint64_t unknown_orders()
+        bint from_start()
+        const vector[uint64_t]& out_of_order()
         string stock(uint16_t) except +raise_python_error
 
 cdef extern from *:
@@ -126,7 +128,7 @@ LEVEL_ROW_FIELDS = 8
 ITCH_DTYPE = np.dtype([
     ("time_ns", "<u8"), ("number", "<u8"), ("order_id", "<u8"), ("match", "<u8"), ("price", "<i8"),
     ("size", "<i8"), ("locate", "<u2"), ("message", "u1"), ("l3_type", "u1"), ("side", "u1"),
-    ("printed", "u1"), ("maker", "u1"), ("reserved", "u1"),
+    ("printed", "u1"), ("maker", "u1"), ("auction", "u1"),
 ])
 assert ITCH_DTYPE.itemsize == sizeof(ItchEvent)
 
@@ -254,6 +256,7 @@ cdef class L2Grouper:
 
     def take(self):
         """Return times, payloads and first lines of the complete events."""
+        cdef int64_t[::1] first_lines
         cdef size_t i, start = 0, end, n = self._grouper.ends().size()
         cdef const char* data = tw_payloads(self._grouper)
         timestamps_ns = np.empty(n, np.int64)
@@ -265,9 +268,12 @@ cdef class L2Grouper:
             end = self._grouper.ends()[i]
             payloads.append(PyBytes_FromStringAndSize(data + start, end - start))
             start = end
-        line = self._grouper.lines()[0] if n else None
+        lines = np.empty(n, np.int64)
+        if n:
+            first_lines = lines
+            memcpy(&first_lines[0], self._grouper.lines().data(), n * 8)
         self._grouper.take()
-        return timestamps_ns, payloads, line
+        return timestamps_ns, payloads, lines
 
 
 cdef class ItchDecoder:
@@ -326,6 +332,17 @@ cdef class ItchDecoder:
     def messages(self):
         """Number of messages seen, including invalid ones."""
         return self._decoder.messages()
+
+    @property
+    def from_start(self):
+        """Whether the first message was the start of messages."""
+        return self._decoder.from_start()
+
+    @property
+    def out_of_order(self):
+        """Of the last `decode`, the numbers of messages that are earlier than the one before."""
+        cdef size_t i
+        return [self._decoder.out_of_order()[i] for i in range(self._decoder.out_of_order().size())]
 
     @property
     def unknown_orders(self):

@@ -94,6 +94,10 @@ class LineImporter(Importer):
         self._wanted = frozenset(options.symbols)
         self._pending = Pending()
         self._full = False
+        self._place = (0, 0)  # line and index of the file
+        # Which book the line can change, as far as it is known: None means any of the file.
+        self._symbol: str | None = None
+        self._of_book = True
         self._instruments: dict[tuple[str, str], Instrument] = {}
         self._breaks: list[tuple[Instrument, Gap]] = []
         self.report: Report
@@ -149,9 +153,11 @@ class LineImporter(Importer):
             try:
                 for number, line in file.lines():
                     report.rows += 1
+                    self._place = (number, file.index)
                     why = self._try(line)
                     if why is not None:
-                        report.bad(file, number, line, *why)
+                        symbol, of_book = self._symbol, self._of_book
+                        report.bad(file, number, line, *why, symbol=symbol, of_book=of_book)
                     if self._breaks:
                         yield from self._pending.take()
                         self._write_breaks()
@@ -169,6 +175,7 @@ class LineImporter(Importer):
             return "the line is too long", f"max={source.MAX_LINE_BYTES - 1} bytes"
         if self.options.keep_wire and len(line) > MAX_PAYLOAD_BYTES:
             return NO_FIT, f"with keep_wire: bytes={len(line)}, max={MAX_PAYLOAD_BYTES}"
+        self._symbol, self._of_book = None, True
         try:
             self.message(line)
         except BadRow as error:
@@ -191,16 +198,28 @@ class LineImporter(Importer):
         if len(payload) > MAX_PAYLOAD_BYTES:
             raise BadRow(NO_FIT, f"bytes={len(payload)}, max={MAX_PAYLOAD_BYTES}")
         if self._pending.add(
-            instrument.venue, instrument.symbol, stream, type_id, timestamp_ns, payload
+            instrument.venue,
+            instrument.symbol,
+            stream,
+            type_id,
+            timestamp_ns,
+            payload,
+            *self._place,
         ):
             self._full = True
+
+    def not_of_book(self) -> None:
+        """Declare that the line does not change a book, whether it is valid or not."""
+        self._of_book = False
 
     def wanted(self, venue: str, symbol: Any) -> Instrument | None:
         """The instrument of a symbol, added if it is new; None if the symbol is not imported."""
         instrument = self._instruments.get((venue, symbol))
         if instrument is not None:
+            self._symbol = instrument.symbol
             return instrument
         check_name("symbol", symbol)
+        self._symbol = symbol
         if self._wanted and symbol not in self._wanted:
             self.report.skip("another symbol")
             return None

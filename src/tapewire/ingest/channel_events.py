@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,8 +17,9 @@ import numpy as np
 from tapewire.errors import InvalidOption
 from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.importer import Chunk
+from tapewire.ingest.losses import Lost
 from tapewire.ingest.symbols import directory_name, known_instrument
-from tapewire.ingest.tables import MISSING, TableBlock
+from tapewire.ingest.tables import MISSING, RowOwner, TableBlock
 
 if TYPE_CHECKING:
     from tapewire.ingest.report import Report
@@ -67,6 +68,7 @@ EVENT_DTYPE = np.dtype(
         ("qty", "<i8"),
         ("amt", "<i8"),
         ("line", "<i8"),
+        ("source", "<u4"),  # index of the file
         ("flags", "<u4"),
         ("type", "u1"),
         ("side", "u1"),  # the aggressor's, if it is a trade
@@ -97,13 +99,14 @@ class DatedOptions(FileOptions):
         date: The trading day, ``YYYY-MM-DD``; without it, the ``YYYYMMDD`` in the file's name.
         clock: "receive": the time at which the file's writer received an event, if the file has it;
             "exchange": the exchange's time.
-        check_gaps: Whether a number that is missing in a channel is a gap. Only for files of
-            complete channels: in a file of single stocks, numbers are missing everywhere.
+        check_gaps: Whether a number that is missing in a channel is a gap. Without it, that is so
+            for channels of which nearly all numbers are there: in a file of single stocks, numbers
+            are missing everywhere.
     """
 
     date: str | None = None
     clock: str = "receive"
-    check_gaps: bool = False
+    check_gaps: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -205,6 +208,10 @@ class Symbols:
         self._numbers: dict[str, int] = {}
         self._suffix = suffix.encode()
 
+    def owner(self, column: str) -> RowOwner:
+        """Finds the stock of a row that is rejected."""
+        return RowOwner(column, lambda text: directory_name(text.removesuffix(self._suffix)))
+
     def number(self, text: bytes) -> int:
         """The number of a name, or -1 if it is not a valid name."""
         name = directory_name(text.removesuffix(self._suffix))
@@ -251,6 +258,9 @@ class ChannelChunks:
         self._instruments: dict[int, Instrument | None] = {}
         self._latest_ns: dict[int, int] = {}
         self._days: dict[int, int] = {}  # symbol → day of its latest event
+        self._begun: dict[str, int] = {}
+        # Whether the channel of an event is there from its first number on; set by ChannelCheck.
+        self.from_first: Callable[[Any], bool] = lambda row: False
 
     def chunks(self, events: _Array) -> Iterator[Chunk]:
         """The chunks of events that follow those passed before."""
@@ -289,6 +299,7 @@ class ChannelChunks:
             self.report.skipped["another symbol"] += len(rows)
             return
         rows = self._with_resets(symbol, rows)
+        self._check_start(instrument.symbol, rows)
         # An event cannot be used before the events before it.
         times_ns = np.maximum.accumulate(rows["ingest_ns"])
         np.maximum(times_ns, self._latest_ns.get(symbol, 0), out=times_ns)
@@ -298,14 +309,26 @@ class ChannelChunks:
         if traded.any():
             yield _trades_chunk(instrument, rows[traded], times_ns[traded])
 
+    def _check_start(self, symbol: str, rows: _Array) -> None:
+        """Report days that begin after the opening call: orders that rest already are unknown."""
+        days = rows["key"] >> SEQ_BITS + CHANNEL_BITS
+        starts = np.flatnonzero(np.diff(days, prepend=self._begun.get(symbol, -1)))
+        self._begun[symbol] = int(days[-1])
+        for start in starts.tolist():
+            row = rows[start + int(rows["type"][start] == RESET)]
+            if not row["flags"] & OPENING and not self.from_first(row):
+                entry = Lost(int(row["line"]), symbol, "no_snapshot")
+                self.report.lost_at(int(row["source"]), entry)
+
     def _with_resets(self, symbol: int, rows: _Array) -> _Array:
         """Begin each further day with a reset: orders end with their day."""
         days = rows["key"] >> SEQ_BITS + CHANNEL_BITS
         starts = np.flatnonzero(np.diff(days, prepend=self._days.get(symbol, days[0])))
         self._days[symbol] = int(days[-1])
         resets = empty_events(len(starts))
-        for name in ("symbol", "exchange_ns", "ingest_ns", "line"):
+        for name in ("symbol", "exchange_ns", "ingest_ns", "line", "source"):
             resets[name] = rows[name][starts]
+        resets["line"] -= 1  # the reset is before whatever is missing before the first row
         resets["key"] = rows["key"][starts] - number_of(rows["key"][starts])
         resets["type"] = RESET
         return np.insert(rows, starts, resets)
@@ -329,8 +352,16 @@ def _book_chunk(instrument: Instrument, rows: _Array, times_ns: _Array) -> Chunk
         order[name] = rows[name]
         flags = flags | np.where(rows[name] != 0, int(flag), 0).astype(np.uint32)
     order["flags"] = flags
-    line = int(rows["line"][0])
-    return Chunk(instrument.venue, instrument.symbol, "book", BOOK_EVENT, times_ns, records, line)
+    return Chunk(
+        instrument.venue,
+        instrument.symbol,
+        "book",
+        BOOK_EVENT,
+        times_ns,
+        records,
+        rows["line"],
+        rows["source"],
+    )
 
 
 def _trades_chunk(instrument: Instrument, rows: _Array, times_ns: _Array) -> Chunk:
@@ -356,5 +387,6 @@ def _trades_chunk(instrument: Instrument, rows: _Array, times_ns: _Array) -> Chu
         TradeTick.type_id,
         times_ns,
         ticks,
-        int(rows["line"][0]),
+        rows["line"],
+        rows["source"],
     )

@@ -7,13 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from tapewire.ingest.channel_events import SEQ_BITS, ChannelChunks, channel_of, number_of
+from tapewire.ingest.channel_events import SEQ_BITS, ChannelChunks, number_of
 from tapewire.ingest.importer import Chunk
+from tapewire.ingest.losses import Lost
 from tapewire.ingest.merging import Reader, merged
 
 __all__ = ["ChannelCheck"]
 
 _Array = np.ndarray[Any, Any]
+
+# A channel is complete if nearly all of its numbers follow each other; with fewer it is unknown.
+MIN_STEPS = 100
+MIN_COMPLETE = 0.9
 
 
 class ChannelCheck:
@@ -28,12 +33,14 @@ class ChannelCheck:
         self._report = out.report
         self._last = -1
         self._seen: dict[int, set[int]] = {}  # day and channel → its stocks so far
+        self._complete: dict[int, int] = {}  # day and channel → its first number, if complete
+        out.from_first = self._from_first
 
     def chunks(
         self, readers: Sequence[Reader], others: Callable[[], Iterable[Chunk]] = tuple
     ) -> Iterator[Chunk]:
         """The chunks of all files in the order of the numbers; those of `others` in between."""
-        for events in merged(readers, self._report):
+        for events in merged(readers, self._report, self._scanned):
             for part in self.parts(events):
                 yield from self._out.chunks(part)
             yield from others()
@@ -50,16 +57,17 @@ class ChannelCheck:
         if len(events) == 0:
             return
         self._last = int(keys[-1])
-        if not self._out.options.check_gaps:
+        if self._out.options.check_gaps is False or not self._complete:
             yield events
             return
         same_channel = (before >> SEQ_BITS == keys >> SEQ_BITS) & (before >= 0)
+        same_channel &= np.isin(keys >> SEQ_BITS, list(self._complete))
         cuts = np.flatnonzero(same_channel & (keys - before > 1)).tolist()
         start = 0
         for cut in cuts:
             if cut > start:
                 yield self._noted(events[start:cut])
-            self._gap(int(before[cut]), int(keys[cut]), int(events["ingest_ns"][cut]))
+            self._gap(int(before[cut]), events[cut])
             start = cut
         yield self._noted(events[start:])
 
@@ -69,24 +77,26 @@ class ChannelCheck:
             self._seen.setdefault(key, set()).update(np.unique(of_channel).tolist())
         return events
 
-    def _gap(self, before: int, after: int, timestamp_ns: int) -> None:
+    def _gap(self, before: int, after: _Array) -> None:
         """Report a gap in each stock of the channel: the missing events may be of any of them."""
-        from tapewire.book.gaps import Gap
-
         for symbol in sorted(self._seen.get(before >> SEQ_BITS, ())):
             instrument = self._out.instrument(symbol)
             if instrument is not None:
-                self._report.gap(
-                    Gap(
-                        kind="venue",
-                        venue=self._out.venue,
-                        symbol=instrument.symbol,
-                        stream="book",
-                        first=number_of(before) + 1,
-                        last=number_of(after) - 1,
-                        seq=0,
-                        timestamp_ns=timestamp_ns,
-                        cause=f"numbers of channel {channel_of(before)} are missing",
-                        action="imported without them",
-                    )
-                )
+                first, last = number_of(before) + 1, number_of(int(after["key"])) - 1
+                entry = Lost(int(after["line"]), instrument.symbol, "missing", first, last)
+                self._report.lost_at(int(after["source"]), entry)
+
+    def _scanned(self, keys: _Array) -> None:
+        """Find out from the first keys of all files which channels are complete."""
+        keys = np.unique(keys)
+        channels, starts = np.unique(keys >> SEQ_BITS, return_index=True)
+        for channel, numbers in zip(
+            channels.tolist(), np.split(number_of(keys), starts[1:]), strict=True
+        ):
+            steps = np.diff(numbers)
+            complete = len(steps) >= MIN_STEPS and (steps == 1).mean() >= MIN_COMPLETE
+            if complete or self._out.options.check_gaps:
+                self._complete[channel] = int(numbers[0])
+
+    def _from_first(self, row: Any) -> bool:
+        return self._complete.get(int(row["key"]) >> SEQ_BITS) == 1

@@ -44,8 +44,10 @@ class ChecksumImporter(CryptofeedImporter):
         if channel == self.books_channel:
             (book,) = data
             self._book(instrument, timestamp_ns, document["action"], book)
-        elif not self.other_message(instrument, timestamp_ns, channel, document, data):
-            return
+        else:
+            self.not_of_book()
+            if not self.other_message(instrument, timestamp_ns, channel, document, data):
+                return
         self.keep_wire(instrument, timestamp_ns, text)
 
     def venue_of(self, arg: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from tapewire.errors import InvalidMessage
 from tapewire.ingest.import_log import ImportLog
 from tapewire.ingest.importer import Chunk, LogSummary
 from tapewire.ingest.job import Job
+from tapewire.ingest.losses import Losses, begins_book
 from tapewire.ingest.running_book import RunningBook
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.protocol.market import BOOK_EVENT
@@ -31,6 +32,7 @@ class ChunkWriter:
     """Writes the chunks of a job into the logs of their days.
 
     Attributes:
+        losses: Takes what is missing; the books that it may have changed are marked.
         logs: Every log that the job has records in, by its path below the archive.
     """
 
@@ -45,6 +47,7 @@ class ChunkWriter:
         self._current: dict[_Stream, tuple[int, ImportLog]] = {}
         self._open: OpenLogs[str, ImportLog] = OpenLogs(MAX_OPEN)
         self._unsaved = False
+        self.losses = Losses()
         self.logs: dict[str, ImportLog] = {}
 
     def __enter__(self) -> ChunkWriter:
@@ -71,10 +74,20 @@ class ChunkWriter:
         log.ledger.add(dataclasses.replace(gap, seq=log.next_seq))
 
     def write(self, chunk: Chunk) -> None:
-        """Append the records of a chunk to the logs of their days."""
-        times = np.asarray(chunk.timestamps_ns, dtype=np.int64)
-        if len(times) == 0:
+        """Append the records of a chunk to the logs of their days, and the losses among them."""
+        if len(chunk) == 0:
             return
+        instrument = self._instruments.get(chunk.venue, chunk.symbol)
+        for part in self.losses.marked(chunk, instrument):
+            self._write(part)
+
+    def end_books(self, cause: str) -> None:
+        """Mark the ends of books where rows after their last records are lost."""
+        for chunk in self.losses.ends(cause, self._instruments.get):
+            self._write(chunk)
+
+    def _write(self, chunk: Chunk) -> None:
+        times = np.asarray(chunk.timestamps_ns, dtype=np.int64)
         if times.min() < 0:
             raise InvalidMessage(
                 f"times start at 1970: timestamp_ns={times.min()}, {chunk.venue}:{chunk.symbol}"
@@ -83,10 +96,10 @@ class ChunkWriter:
         days = times // DAY_NS
         edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(times)]
         for start, stop in itertools.pairwise(edges):
-            log = self._log_of(stream, int(days[start]), int(times[start]))
             one_day = start == 0 and stop == len(times)
-            rows = chunk.payloads if one_day else chunk.payloads[start:stop]
-            log.append_chunk(chunk.type_id, times[start:stop], rows)
+            part = chunk if one_day else chunk.part(start, stop)
+            log = self._log_of(stream, int(days[start]), int(times[start]), part)
+            log.append_chunk(chunk.type_id, times[start:stop], part.payloads)
             if stream in self._books:
                 self._books[stream].catch_up(log)
 
@@ -117,8 +130,10 @@ class ChunkWriter:
             book.close()
         self._open.close()
 
-    def _log_of(self, stream: _Stream, day: int, timestamp_ns: int) -> ImportLog:
-        """The log of a stream's day; a new one begins with a snapshot of the book."""
+    def _log_of(
+        self, stream: _Stream, day: int, timestamp_ns: int, chunk: Chunk | None = None
+    ) -> ImportLog:
+        """The log of a stream's day; a new one begins with the book, unless `chunk` does."""
         known = self._current.get(stream)
         if known is not None and known[0] == day:
             return self._opened(known[1])
@@ -134,7 +149,7 @@ class ChunkWriter:
         if log is None:
             log = self._open.get(key, lambda: ImportLog(key, path, self._job))
             self.logs[key] = log
-            self._begin(stream, log, timestamp_ns)
+            self._begin(stream, log, timestamp_ns, chunk)
         self._current[stream] = (day, log)
         return self._opened(log)
 
@@ -142,16 +157,18 @@ class ChunkWriter:
         """Count a log among the open ones: the next append opens it if it was closed."""
         return self._open.get(log.log, lambda: log)
 
-    def _begin(self, stream: _Stream, log: ImportLog, timestamp_ns: int) -> None:
+    def _begin(
+        self, stream: _Stream, log: ImportLog, timestamp_ns: int, chunk: Chunk | None
+    ) -> None:
         venue, symbol, name = stream
         if name != "book":
             return
         running = self._books.get(stream)
-        if running is not None:
+        if running is None:
+            instrument = self._instruments.get(venue, symbol)
+            if instrument is not None:
+                self._books[stream] = RunningBook(instrument, name)
+        elif chunk is None or not begins_book(chunk):
             payloads = running.snapshot(timestamp_ns)
-            if payloads:
+            if len(payloads):
                 log.append_chunk(BOOK_EVENT, np.full(len(payloads), timestamp_ns), payloads)
-            return
-        instrument = self._instruments.get(venue, symbol)
-        if instrument is not None and instrument.book_mode == "l2":
-            self._books[stream] = RunningBook(instrument, name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tapewire.errors import InvalidOption
+from tapewire.errors import CorruptSource, InvalidOption
 from tapewire.files import make_directories
 from tapewire.ingest.chunk_writer import ChunkWriter
 from tapewire.ingest.importer import ImportOptions, ImportSummary
@@ -73,6 +73,8 @@ def run(
     cls = importer_class(format)
     chosen = _options(format, cls.Options, options)
     sources = [SourceFile(file) for file in files]
+    for i, source in enumerate(sources):
+        source.index = i
     if not sources:
         raise InvalidOption("nothing to import: files=[]", hint="give a file")
     importer = cls(chosen)
@@ -85,14 +87,19 @@ def run(
             return job.finished_summary()
         with (
             ChunkWriter(archive, job) as writer,
-            Report(job.directory, writer.gap, writer.instrument) as report,
+            Report(job.directory, writer.gap, writer.instrument, writer.losses.add) as report,
         ):
-            for chunk in importer.chunks(sources, report):
-                writer.write(chunk)
-                if progress is not None:
-                    read = sum(source.read_bytes for source in sources)
-                    records = sum(log.count for log in writer.logs.values())
-                    progress(ImportProgress(read, total_bytes, report.rows, records))
+            try:
+                for chunk in importer.chunks(sources, report):
+                    writer.write(chunk)
+                    if progress is not None:
+                        read = sum(source.read_bytes for source in sources)
+                        records = sum(log.count for log in writer.logs.values())
+                        progress(ImportProgress(read, total_bytes, report.rows, records))
+            except CorruptSource:
+                writer.end_books("damaged")
+                raise
+            writer.end_books("rejected")
             writer.finish()
         summary = ImportSummary(
             job=job.id,

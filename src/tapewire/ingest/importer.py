@@ -32,7 +32,9 @@ class Chunk:
         type_id: The type of every record.
         timestamps_ns: The time of each record; it decides the UTC day, and so the log.
         payloads: The payload of each record: bytes, or rows of a 2-D or structured array.
-        line: The line of the source that the first record comes from, if there are lines.
+        lines: The line or position in the source of each record, or of its first row.
+        sources: The index of the source file, for all records or for each.
+        grouped: Whether a record may come from several lines.
     """
 
     venue: str
@@ -41,10 +43,22 @@ class Chunk:
     type_id: int
     timestamps_ns: Sequence[int] | np.ndarray[Any, Any]
     payloads: Sequence[bytes] | np.ndarray[Any, Any]
-    line: int | None = None
+    lines: Sequence[int] | np.ndarray[Any, Any] | None = None
+    sources: int | np.ndarray[Any, Any] = 0
+    grouped: bool = False
 
     def __len__(self) -> int:
         return len(self.timestamps_ns)
+
+    def part(self, start: int, stop: int) -> Chunk:
+        """The records from `start` up to `stop`."""
+        return dataclasses.replace(
+            self,
+            timestamps_ns=self.timestamps_ns[start:stop],
+            payloads=self.payloads[start:stop],
+            lines=None if self.lines is None else self.lines[start:stop],
+            sources=self.sources if isinstance(self.sources, int) else self.sources[start:stop],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,44 +21,69 @@ _Array = np.ndarray[Any, Any]
 Reader = Callable[["Report | None"], Iterator[Sequence[_Array]]]
 
 SLICE = 1 << 16
+SAMPLE = 1 << 20  # keys of a lane that show whether channels are complete
 _END = np.iinfo(np.int64).max
 
 
-def merged(readers: Sequence[Reader], report: Report) -> Iterator[_Array]:
+def merged(
+    readers: Sequence[Reader], report: Report, scanned: Callable[[_Array], None] | None = None
+) -> Iterator[_Array]:
     """The events of all files by key; of equal keys, the earlier file's and lane's first.
 
     A first pass over the files checks whether every lane is in the order of its keys. If so, lanes
-    are merged as they are read. If not, all events are read into memory and sorted.
+    are merged as they are read. If not, all events are read into memory and sorted. `scanned` is
+    called with the first keys of all lanes, before the first event.
 
     Raises:
         CorruptSource: A file is damaged; the events before the damage were yielded.
     """
     scans = [_scan(reader) for reader in readers]
-    if all(in_order for _, in_order in scans):
-        yield from _streamed(readers, [counts for counts, _ in scans], report)
+    if scanned is not None:
+        scanned(_first_keys([lane for scan in scans for lane in scan.keys]))
+    if all(scan.in_order for scan in scans):
+        yield from _streamed(readers, [scan.counts for scan in scans], report)
     else:
-        yield from _sorted(readers, sum(sum(counts) for counts, _ in scans), report)
+        yield from _sorted(readers, sum(sum(scan.counts) for scan in scans), report)
 
 
-def _scan(reader: Reader) -> tuple[list[int], bool]:
-    """The number of events in each lane, and whether all lanes are in order."""
+class _Scan(NamedTuple):
+    """What the first pass found in each lane of a file."""
+
+    counts: list[int]
+    in_order: bool
+    keys: list[_Array]  # the first SAMPLE keys, sorted
+
+
+def _first_keys(lanes: list[_Array]) -> _Array:
+    """The keys of all lanes, up to where the first one of those that were cut ends."""
+    cut = [int(keys[-1]) for keys in lanes if len(keys) == SAMPLE]
+    together = np.concatenate([*lanes, np.empty(0, np.int64)])
+    return together[together <= min(cut)] if cut else together
+
+
+def _scan(reader: Reader) -> _Scan:
     counts: list[int] = []
     last: list[int] = []
+    first: list[list[_Array]] = []
     in_order = True
     try:
         for lanes in reader(None):
             counts.extend([0] * (len(lanes) - len(counts)))
             last.extend([-1] * (len(lanes) - len(last)))
+            first.extend([] for _ in range(len(lanes) - len(first)))
             for i, events in enumerate(lanes):
                 keys = events["key"]
                 if len(keys) == 0:
                     continue
                 in_order = in_order and keys[0] >= last[i] and not (np.diff(keys) < 0).any()
+                if counts[i] < SAMPLE:
+                    first[i].append(keys[: SAMPLE - counts[i]].copy())
                 counts[i] += len(keys)
                 last[i] = int(keys[-1])
     except CorruptSource:
         pass  # raised again when the file is read
-    return counts, in_order
+    sample = [np.sort(np.concatenate(parts)) for parts in first if parts]
+    return _Scan(counts, in_order, sample)
 
 
 def _sorted(readers: Sequence[Reader], total: int, report: Report) -> Iterator[_Array]:

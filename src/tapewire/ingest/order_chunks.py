@@ -34,8 +34,10 @@ def book_chunk(
     order_id: _Array,
     price: _Array,
     qty: _Array,
+    flags: _Array | None = None,
     after_reset: bool = False,
-    line: int | None = None,
+    lines: _Array | None = None,
+    source: int = 0,
 ) -> Chunk:
     """Events of orders, one for each row of the columns.
 
@@ -48,6 +50,8 @@ def book_chunk(
         records["head"]["exchange_ts_ns"][0] = exchange_ns[0]
         records["order"]["event_type"][0] = L3Type.RESET
         times_ns = np.concatenate([times_ns[:1], times_ns])
+        # The reset is before whatever is missing before the first row.
+        lines = None if lines is None else np.concatenate([lines[:1] - 1, lines])
     rows = records[after_reset:]
     rows["head"]["exchange_ts_ns"] = exchange_ns
     rows["head"]["native_seq"] = native_seq
@@ -60,10 +64,13 @@ def book_chunk(
         ("qty", qty),
     ):
         rows["order"][name] = column
+    if flags is not None:
+        rows["order"]["flags"] = flags
     records["head"]["ingest_ts_ns"] = times_ns
     resets = records["order"]["event_type"] == L3Type.RESET
     records["head"]["event_type"][resets] = EventType.RESET
-    return Chunk(instrument.venue, instrument.symbol, "book", BOOK_EVENT, times_ns, records, line)
+    venue, symbol = instrument.venue, instrument.symbol
+    return Chunk(venue, symbol, "book", BOOK_EVENT, times_ns, records, lines, source)
 
 
 def trades_chunk(
@@ -76,7 +83,8 @@ def trades_chunk(
     trade_id: _Array,
     maker: _Array,
     order_id: _Array | int,
-    line: int | None = None,
+    lines: _Array | None = None,
+    source: int = 0,
 ) -> Chunk:
     """Trades; `order_id` is the resting order, on the side of `maker`."""
     from tapewire.protocol.market import Maker, TradeTick
@@ -93,6 +101,5 @@ def trades_chunk(
     ticks["price_scale"] = instrument.price_scale
     ticks["size_scale"] = instrument.size_scale
     ticks["is_buyer_maker"] = maker
-    return Chunk(
-        instrument.venue, instrument.symbol, "trades", TradeTick.type_id, times_ns, ticks, line
-    )
+    venue, symbol = instrument.venue, instrument.symbol
+    return Chunk(venue, symbol, "trades", TradeTick.type_id, times_ns, ticks, lines, source)

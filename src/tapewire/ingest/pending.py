@@ -36,18 +36,22 @@ class Pending:
         type_id: int,
         timestamp_ns: int,
         payload: bytes,
-        line: int | None = None,
+        line: int = 0,
+        source: int = 0,
     ) -> bool:
         """Add a record to those of its stream; True when it is time to `take`."""
         key = (venue, symbol, stream)
         chunk = self._chunks.get(key)
         if chunk is None:
-            chunk = self._chunks[key] = Chunk(venue, symbol, stream, type_id, [], [], line)
+            chunk = Chunk(venue, symbol, stream, type_id, [], [], [], source)
+            self._chunks[key] = chunk
         assert isinstance(chunk.timestamps_ns, list)
         assert isinstance(chunk.payloads, list)
+        assert isinstance(chunk.lines, list)
         assert chunk.type_id == type_id, "a stream has records of one type"
         chunk.timestamps_ns.append(timestamp_ns)
         chunk.payloads.append(payload)
+        chunk.lines.append(line)
         self._records += 1
         self._bytes += len(payload)
         return self._records >= FULL_RECORDS or self._bytes >= FULL_BYTES

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tapewire.ingest.losses import Lost
+
 if TYPE_CHECKING:
     from tapewire.book.gaps import Gap
     from tapewire.ingest.source import SourceFile
@@ -39,6 +41,7 @@ class Report:
         directory: Path,
         on_gap: Callable[[Gap], None],
         on_instrument: Callable[[Instrument], Instrument],
+        on_lost: Callable[[int, Lost], None] | None = None,
     ) -> None:
         self.rows = 0
         self.bad_rows: collections.Counter[str] = collections.Counter()
@@ -46,6 +49,7 @@ class Report:
         self.rejected = directory / REJECTED
         self._on_gap = on_gap
         self._on_instrument = on_instrument
+        self._on_lost = on_lost
         how = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         self._file = open(os.open(self.rejected, how, 0o600), "wb")  # noqa: SIM115 - closed below
 
@@ -56,9 +60,20 @@ class Report:
         self.close()
 
     def bad(
-        self, file: SourceFile, line_number: int, line: bytes, why: str, detail: str = ""
+        self,
+        file: SourceFile,
+        line_number: int,
+        line: bytes,
+        why: str,
+        detail: str = "",
+        *,
+        symbol: str | None = None,
+        of_book: bool = True,
     ) -> None:
         """Write a bad row to `rejected.jsonl`.
+
+        The books that the row may have changed are untrusted from there on: the framework inserts
+        a loss where the row would have been, by `Chunk.lines`. Report it before the chunk.
 
         Args:
             file: The file of the row.
@@ -66,7 +81,12 @@ class Report:
             line: The row itself; a long one is truncated to `MAX_KEPT_BYTES`.
             why: The reason, one of few: rows are counted by reason.
             detail: Details of this row.
+            symbol: The directory name of the only symbol whose book the row can have changed; None
+                if that is unknown: then all books of the file are untrusted.
+            of_book: False if the row cannot have changed a book, such as a trade.
         """
+        if of_book:
+            self.lost(file, Lost(line_number, symbol))
         self.bad_rows[why] += 1
         entry: dict[str, Any] = {"file": file.name, "line": line_number, "why": why}
         if detail:
@@ -79,6 +99,19 @@ class Report:
         if len(line) > len(kept):
             entry["bytes"] = len(line)
         self._file.write(json.dumps(entry).encode() + b"\n")
+
+    def lost(self, file: SourceFile, lost: Lost) -> None:
+        """Report that something is missing before a line; before the chunk with that line.
+
+        For what is not a bad row: sequence numbers that are missing or go back, a file that begins
+        in the middle of a session.
+        """
+        self.lost_at(file.index, lost)
+
+    def lost_at(self, source: int, lost: Lost) -> None:
+        """The same with the index of the file."""
+        if self._on_lost is not None:
+            self._on_lost(source, lost)
 
     def skip(self, kind: str) -> None:
         """Count a known message that is not imported: a heartbeat, an acknowledgement, a candle."""

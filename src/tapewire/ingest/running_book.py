@@ -1,4 +1,4 @@
-"""The book of each L2 stream that an import builds: it finds gaps and begins each day's log."""
+"""The book of each stream that an import writes: it finds gaps and begins each day's log."""
 
 from __future__ import annotations
 
@@ -7,12 +7,22 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import tapewire as tw
-from tapewire.book import L2Book
+from tapewire.book import L2Book, L3Book
 from tapewire.book.gaps import Gap
 from tapewire.errors import CorruptMetadata
 from tapewire.ingest.import_log import ImportLog
-from tapewire.protocol.market import l2_diff, l2_snapshot
+from tapewire.protocol.market import (
+    EventType,
+    L3Type,
+    Side,
+    l2_diff,
+    l2_snapshot,
+    l3_rows,
+    loss,
+)
 
 if TYPE_CHECKING:
     from tapewire.protocol.instruments import Instrument
@@ -21,7 +31,19 @@ __all__ = ["RunningBook"]
 
 _BATCH = 16384
 MAX_LEVELS = 65_535  # of a side in one event
-_CAUSES = {"venue_gap": "the venue's update ids do not follow each other"}
+_CAUSES = {
+    "venue_gap": "the venue's update ids do not follow each other",
+    "feed_gap": "sequence numbers of the feed are missing",
+    "feed_order": "sequence numbers or times of the feed go back",
+    "rejected": "a row was rejected: see rejected.jsonl",
+    "damaged_source": "the source is damaged",
+    "no_snapshot": "the source begins without a snapshot or reset",
+    "unknown_order": "an event of an order that was never added",
+    "duplicate_order": "an order that is in the book was added again",
+    "venue_loss": "the venue or the vendor reports lost messages",
+    "crossed": "the book is crossed outside an auction",
+}
+_OF_FEED = ("venue_gap", "feed_gap", "feed_order", "unknown_order", "venue_loss", "no_snapshot")
 
 
 class RunningBook:
@@ -33,7 +55,14 @@ class RunningBook:
     def __init__(self, instrument: Instrument, stream: str) -> None:
         self.instrument = instrument
         self.stream = stream
-        self.book = L2Book(instrument.price_scale, instrument.size_scale, on_gap="resync")
+        price_scale, size_scale = instrument.price_scale, instrument.size_scale
+        self.book: L2Book | L3Book
+        if instrument.book_mode == "l3":
+            self.book = L3Book(
+                instrument.rules, price_scale=price_scale, size_scale=size_scale, on_gap="resync"
+            )
+        else:
+            self.book = L2Book(price_scale, size_scale, on_gap="resync")
         self._reader: Any = None
         self._log: ImportLog | None = None
         # Records read of each log: if times go back over midnight, the earlier log continues.
@@ -43,11 +72,17 @@ class RunningBook:
     def __repr__(self) -> str:
         return f"RunningBook({self.instrument.venue}:{self.instrument.symbol}, {self.book!r})"
 
-    def snapshot(self, timestamp_ns: int) -> list[bytes]:
-        """The book as events that begin the next log; none if it is untrusted.
+    def snapshot(self, timestamp_ns: int) -> list[bytes] | np.ndarray[Any, Any]:
+        """The book as events that begin the next log.
 
-        A snapshot of its best levels, and diffs without ids if it has more than fit a record.
+        Of levels: a snapshot of the best ones, and diffs without ids if it has more than fit a
+        record; nothing if it is untrusted. Of orders: a reset and all orders, or if it is untrusted
+        a loss, since a book of orders begins trusted.
         """
+        if isinstance(self.book, L3Book):
+            if self.book.trusted:
+                return _orders(self.instrument, self.book, timestamp_ns)
+            return [loss(self.instrument, timestamp_ns, "no_snapshot")]
         if not self.book.trusted:
             return []
         bids, asks = self.book.bids(), self.book.asks()
@@ -109,7 +144,7 @@ class RunningBook:
 
     def _entry(self, gap: Any) -> Gap:
         return Gap(
-            kind="venue" if gap.cause == "venue_gap" else "parse",
+            kind="venue" if gap.cause in _OF_FEED else "parse",
             venue=self.instrument.venue,
             symbol=self.instrument.symbol,
             stream=self.stream,
@@ -126,6 +161,28 @@ class RunningBook:
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
+
+
+def _orders(instrument: Instrument, book: L3Book, timestamp_ns: int) -> np.ndarray[Any, Any]:
+    """A reset, then every order with a price, each level in the order of its queue."""
+    queues = [
+        (side, price, book.orders(name, price))
+        for side, name, levels in ((Side.BUY, "buy", book.bids()), (Side.SELL, "sell", book.asks()))
+        for price in levels["price"].tolist()
+    ]
+    rows = l3_rows(instrument, 1 + sum(len(orders) for _, _, orders in queues))
+    rows["head"]["ingest_ts_ns"] = timestamp_ns
+    rows["head"]["event_type"][0] = EventType.RESET
+    order = rows["order"]
+    order["event_type"] = L3Type.ADD
+    order["event_type"][0] = L3Type.RESET
+    at = 1
+    for side, price, orders in queues:
+        part = order[at : at + len(orders)]
+        part["side"], part["price"] = side, price
+        part["order_id"], part["qty"] = orders["order_id"], orders["remaining"]
+        at += len(orders)
+    return rows
 
 
 def _action(gap: Any) -> str:

@@ -54,6 +54,7 @@ class SourceFile:
         name: Its name in messages: the file's name, and the member's.
         size: Size on disk, compressed. What is appended to the file later is not read.
         read_bytes: Number of bytes on disk read so far.
+        index: Its position among the files of the import.
 
     Example:
         >>> path = tmp / "a.txt"
@@ -77,6 +78,7 @@ class SourceFile:
             )
         self.size = status.st_size
         self._seen = status
+        self.index = 0
         self.read_bytes = 0
         self.member = member
         if self._is_zip():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MISSING",
+    "RowOwner",
     "TableBlock",
     "TableColumn",
     "bare_blocks",
@@ -69,6 +71,21 @@ class TableColumn:
     words: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class RowOwner:
+    """Whose book a row can change, for rows that are rejected.
+
+    Attributes:
+        column: The name of the column of text with the symbol.
+        symbol: The directory name of a symbol; None if it has none.
+        of_book: False if no row of the file changes a book.
+    """
+
+    column: str
+    symbol: Callable[[bytes], str | None]
+    of_book: bool = True
+
+
 class TableBlock:
     """Rows of one piece of a file, and the bytes they were parsed from."""
 
@@ -79,12 +96,14 @@ class TableBlock:
         rows: _Ints,
         columns: dict[str, int],
         texts: list[bytes],
+        owner: RowOwner | None = None,
     ) -> None:
         self.source = source
         self.rows = rows
         self.texts = texts
         self._data = data
         self._columns = columns
+        self._owner = owner
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -103,16 +122,29 @@ class TableBlock:
 
     def where(self, mask: np.ndarray[Any, Any]) -> TableBlock:
         """The rows of a mask."""
-        return TableBlock(self.source, self._data, self.rows[mask], self._columns, self.texts)
+        rows = self.rows[mask]
+        return TableBlock(self.source, self._data, rows, self._columns, self.texts, self._owner)
 
     def without(self, mask: np.ndarray[Any, Any], report: Report | None, why: str) -> TableBlock:
         """The rows that are not in the mask; those in the mask are reported as bad."""
         if not mask.any():
             return self
         if report is not None:
-            for line, offset, length in self.rows[mask, :_FIELDS_BEFORE].tolist():
-                report.bad(self.source, line, self._data[offset : offset + length], why)
+            symbols = self._symbols(mask)
+            of_book = self._owner is None or self._owner.of_book
+            for i, (line, offset, length) in enumerate(self.rows[mask, :_FIELDS_BEFORE].tolist()):
+                row = self._data[offset : offset + length]
+                symbol = symbols[i] if symbols else None
+                report.bad(self.source, line, row, why, symbol=symbol, of_book=of_book)
         return self.where(~mask)
+
+    def _symbols(self, mask: np.ndarray[Any, Any]) -> list[str | None]:
+        """The symbols of some rows; empty if the file has none."""
+        owner = self._owner
+        if owner is None or owner.column not in self._columns:
+            return []
+        codes = self[owner.column][mask].tolist()
+        return [None if code == MISSING else owner.symbol(self.texts[code]) for code in codes]
 
     def text(self, name: str) -> list[bytes]:
         """The values of a column of text."""
@@ -166,7 +198,10 @@ def csv_header(source: SourceFile) -> list[str]:
 
 
 def csv_blocks(
-    source: SourceFile, columns: Sequence[TableColumn], report: Report | None
+    source: SourceFile,
+    columns: Sequence[TableColumn],
+    report: Report | None,
+    owner: RowOwner | None = None,
 ) -> Iterator[TableBlock]:
     """The rows of a CSV file with a header; other columns than those given are skipped.
 
@@ -190,7 +225,8 @@ def csv_blocks(
     places = {column.name: i for i, column in enumerate(present)}
     parser = _parser(present)
     parser.set_fields([places.get(name, SKIP) for name in header])
-    yield from _blocks(source, parser, places, report, header=True)
+    find = _field_of_csv(header.index(owner.column)) if owner else None
+    yield from _blocks(source, parser, places, report, owner=owner, find=find, header=True)
 
 
 def bare_blocks(
@@ -210,13 +246,38 @@ def bare_blocks(
 
 
 def pair_blocks(
-    source: SourceFile, columns: Sequence[TableColumn], report: Report | None
+    source: SourceFile,
+    columns: Sequence[TableColumn],
+    report: Report | None,
+    owner: RowOwner | None = None,
 ) -> Iterator[TableBlock]:
     """The lines of a file of key=value pairs; keys that a line lacks are `MISSING`."""
     parser = _parser(columns)
     parser.set_keys([column.name for column in columns])
     places = {column.name: i for i, column in enumerate(columns)}
-    yield from _blocks(source, parser, places, report, pairs=True)
+    find = _field_of_pairs(owner.column) if owner else None
+    yield from _blocks(source, parser, places, report, owner=owner, find=find, pairs=True)
+
+
+def _field_of_csv(index: int) -> Callable[[bytes], bytes | None]:
+    """Finds a field of a row that may have the wrong number of fields."""
+
+    def find(row: bytes) -> bytes | None:
+        fields = row.split(b",")
+        return fields[index].strip().strip(b'"') if index < len(fields) else None
+
+    return find
+
+
+def _field_of_pairs(key: str) -> Callable[[bytes], bytes | None]:
+    """Finds the value of a key in a row of key=value pairs that may be damaged elsewhere."""
+    pattern = re.compile(rb"(?:^|[^A-Za-z0-9_])" + key.encode() + rb"=([A-Za-z0-9._-]+)")
+
+    def find(row: bytes) -> bytes | None:
+        found = pattern.search(row)
+        return found[1] if found else None
+
+    return find
 
 
 def _parser(columns: Sequence[TableColumn]) -> RowParser:
@@ -229,6 +290,8 @@ def _blocks(
     places: dict[str, int],
     report: Report | None,
     *,
+    owner: RowOwner | None = None,
+    find: Callable[[bytes], bytes | None] | None = None,
     pairs: bool = False,
     header: bool = False,
 ) -> Iterator[TableBlock]:
@@ -253,9 +316,19 @@ def _blocks(
             report.rows += len(rows) + len(bad)
             for line, offset, length, column, fault in bad:
                 detail = "" if fault in _OF_THE_LINE else names[column] + _REMEDIES.get(fault, "")
-                report.bad(source, line, data[offset : offset + length], _WHY[fault], detail)
+                row = data[offset : offset + length]
+                text = find(row) if find else None
+                report.bad(
+                    source,
+                    line,
+                    row,
+                    _WHY[fault],
+                    detail,
+                    symbol=owner.symbol(text) if owner and text else None,
+                    of_book=owner is None or owner.of_book,
+                )
         if len(rows):
-            yield TableBlock(source, data, rows, places, parser.texts)
+            yield TableBlock(source, data, rows, places, parser.texts, owner)
         tail = data[used:]
         if len(tail) > MAX_LINE_BYTES:
             parser.line += 1

@@ -35,6 +35,11 @@ cdef extern from "tapewire/format/market.hpp" namespace "tapewire::format":
         int64_t qty
         int64_t amt
 
+    cppclass Loss:
+        uint64_t first
+        uint64_t last
+        uint16_t cause
+
     cppclass Level:
         int64_t price
         int64_t size
@@ -53,6 +58,7 @@ cdef extern from "tapewire/market/event.hpp" namespace "tapewire::market":
         const byte* asks
         uint32_t ask_count
         L3Event order
+        Loss loss
 
     CBookEvent decode_book_event(const RecordView&) except +raise_python_error
 

@@ -27,6 +27,7 @@ TRADE_TICK: int
 VENUE_RAW: int
 VERSION: int
 OLDEST_VERSION: int
+LOSS_VERSION: int
 MAX_SCALE: int
 
 def struct_layouts() -> dict[str, tuple[int, dict[str, tuple[int, str]]]]: ...
@@ -46,6 +47,11 @@ class L3Order(NamedTuple):
     price: int
     qty: int
     amt: int
+
+class LossRange(NamedTuple):
+    cause: int
+    first: int
+    last: int
 
 class BookEvent:
     @staticmethod
@@ -90,6 +96,8 @@ class BookEvent:
     def asks(self) -> _Array: ...
     @property
     def order(self) -> L3Order | None: ...
+    @property
+    def loss(self) -> LossRange | None: ...
     def __bytes__(self) -> bytes: ...
 
 def headers_of(batch: Batch) -> _Array: ...
@@ -151,6 +159,18 @@ def heartbeat(
     timestamp_ns: int,
     *,
     book_mode: int = 0,
+    native_seq: int = 0,
+    exchange_ns: int = 0,
+    stream_id: int = 0,
+) -> bytes: ...
+def loss(
+    instrument: _Instrument,
+    timestamp_ns: int,
+    cause: int | str,
+    *,
+    first: int = 0,
+    last: int = 0,
+    book_mode: int | None = None,
     native_seq: int = 0,
     exchange_ns: int = 0,
     stream_id: int = 0,

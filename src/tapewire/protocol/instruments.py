@@ -44,7 +44,7 @@ MAX_NAME_BYTES = 64
 # From a log in an archive to the archive's root, v1/<venue>/<symbol>/<date>/<stream>, and more.
 MAX_LEVELS_UP = 8
 
-RulesName = Literal["szse", "sse"]
+RulesName = Literal["szse", "sse", "continuous"]
 BookModeName = Literal["l2", "l3"]
 _RULES = get_args(RulesName)
 _BOOK_MODES = get_args(BookModeName)
@@ -71,7 +71,7 @@ class Instrument:
         size_scale: Decimals of sizes.
         venue_id: Id of the venue, 1 to 65,535.
         market_id: Id of the market, 1 to 2**32 - 1.
-        rules: The exchange rules of an order book: "szse", "sse" or None.
+        rules: The exchange rules of an order book: "szse", "sse", "continuous" or None.
         book_mode: "l2" for price levels, "l3" for single orders.
         tick: The tick size, in units of `price_scale`; None if unknown.
 

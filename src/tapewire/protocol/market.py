@@ -31,6 +31,7 @@ from tapewire import log
 from tapewire.protocol._native import (
     BOOK_EVENT,
     BOOK_TICKER,
+    LOSS_VERSION,
     MAX_SCALE,
     OLDEST_VERSION,
     QUOTE,
@@ -40,6 +41,7 @@ from tapewire.protocol._native import (
     VERSION,
     BookEvent,
     L3Order,
+    LossRange,
     headers_of,
     heartbeat,
     l2_diff,
@@ -47,6 +49,7 @@ from tapewire.protocol._native import (
     l3_event,
     l3_header,
     levels_of,
+    loss,
     reset,
     scaled,
     scaled_levels,
@@ -66,6 +69,8 @@ __all__ = [
     "L3_RECORD_DTYPE",
     "LEVEL_DTYPE",
     "LEVEL_ROW_DTYPE",
+    "LOSS_RECORD_DTYPE",
+    "LOSS_VERSION",
     "MAX_SCALE",
     "MESSAGES",
     "NAMES",
@@ -83,6 +88,8 @@ __all__ = [
     "L3Flags",
     "L3Order",
     "L3Type",
+    "LossCause",
+    "LossRange",
     "Maker",
     "Quote",
     "Side",
@@ -97,6 +104,7 @@ __all__ = [
     "l3_event",
     "l3_rows",
     "levels_of",
+    "loss",
     "reset",
     "scaled",
     "scaled_levels",
@@ -111,6 +119,10 @@ LEVEL_DTYPE: np.dtype[Any] = struct_dtype("Level")
 LEVEL_ROW_DTYPE: np.dtype[Any] = struct_dtype("LevelRow")
 L3_DTYPE: np.dtype[Any] = struct_dtype("L3Event")
 L3_RECORD_DTYPE: np.dtype[Any] = np.dtype([("head", HEADER_DTYPE), ("order", L3_DTYPE)])
+# As large as the one above: losses can be rows of the same array.
+LOSS_RECORD_DTYPE: np.dtype[Any] = np.dtype(
+    [("head", HEADER_DTYPE), ("loss", struct_dtype("Loss"))]
+)
 
 
 class EventType(IntEnum):
@@ -120,6 +132,7 @@ class EventType(IntEnum):
     DIFF = 2
     RESET = 3
     HEARTBEAT = 4
+    LOSS = 5
 
 
 class BookMode(IntEnum):
@@ -157,6 +170,18 @@ class L3Flags(IntFlag):
     RESTRICTED_CANCEL = 8
     HAS_BID = 16
     HAS_ASK = 32
+
+
+class LossCause(IntEnum):
+    """Why a book is untrusted from a loss event on."""
+
+    REJECTED = 1
+    MISSING = 2
+    OUT_OF_ORDER = 3
+    DAMAGED = 4
+    NO_SNAPSHOT = 5
+    UNKNOWN_ORDER = 6
+    VENUE = 7
 
 
 class Side(IntEnum):

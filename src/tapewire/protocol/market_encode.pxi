@@ -16,11 +16,12 @@ cdef extern from "tapewire/market/encode.hpp" namespace "tapewire::market":
         uint64_t last
         uint64_t prev
 
-    const size_t kDiffHeadBytes, kSnapshotHeadBytes, kOrderBytes
+    const size_t kDiffHeadBytes, kSnapshotHeadBytes, kOrderBytes, kLossBytes
     BookEventHeader make_header(const EventHead&, EventType, BookMode, uint16_t, size_t)
     byte* begin_diff(byte*, const EventHead&, const UpdateIds&, cbool, uint16_t, uint16_t)
     byte* begin_snapshot(byte*, const EventHead&, uint32_t, uint32_t)
     void encode_order(byte*, const EventHead&, L3Event)
+    void encode_loss(byte*, const EventHead&, BookMode, const Loss&)
 
 
 cdef str _shown(object value):
@@ -163,6 +164,12 @@ cdef int _too_many(_Levels side, Py_ssize_t most, str what, str hint) except -1:
         raise InvalidMessage(
             f"a {what} has at most {most} levels per side: {side.name}={side.count}", hint=hint)
     return 0
+
+
+cdef dict _LOSS_CAUSES = {
+    "rejected": 1, "missing": 2, "out_of_order": 3, "damaged": 4, "no_snapshot": 5,
+    "unknown_order": 6, "venue": 7,
+}
 
 
 def l2_diff(instrument, timestamp_ns, *, bids=(), asks=(), first=0, last=0, prev=0, exchange_ns=0,
@@ -311,6 +318,50 @@ def heartbeat(instrument, timestamp_ns, *, book_mode=0, native_seq=0, exchange_n
     """Encode a heartbeat: the feed is alive, the book unchanged."""
     return _plain_event(EventType.heartbeat, instrument, timestamp_ns, book_mode, native_seq,
                         exchange_ns, stream_id)
+
+
+def loss(instrument, timestamp_ns, cause, *, first=0, last=0, book_mode=None, native_seq=0,
+         exchange_ns=0, stream_id=0):
+    """Encode a loss: what comes before this event is not complete, or not valid.
+
+    A book that it is applied to is untrusted until its next snapshot, or reset in a book of orders.
+
+    Args:
+        instrument: The instrument.
+        timestamp_ns: Ingest time; the record must have the same.
+        cause: A `LossCause`, or its name in lower case.
+        first: The first missing sequence number of the feed; 0 if unknown.
+        last: The last one.
+        book_mode: A `BookMode`; default: that of the instrument.
+        native_seq: The venue's number of the event.
+        exchange_ns: The venue's time; 0 if unknown.
+        stream_id: The venue's channel.
+
+    Raises:
+        InvalidMessage: A value does not fit; the message names it.
+    """
+    cdef EventHead head
+    cdef Loss body
+    if book_mode is None:
+        book_mode = 1 if instrument.book_mode == "l3" else 0
+    cdef uint8_t mode = <uint8_t> _unsigned("book_mode", book_mode, 1)
+    if isinstance(cause, str):
+        if cause not in _LOSS_CAUSES:
+            raise InvalidMessage(
+                f"unknown cause of a loss: cause={cause!r}", hint=f"one of {', '.join(_LOSS_CAUSES)}")
+        cause = _LOSS_CAUSES[cause]
+    _fill_head(&head, instrument, timestamp_ns, exchange_ns, native_seq, stream_id)
+    memset(&body, 0, sizeof(Loss))  # reserved bytes too
+    body.cause = <uint16_t> _unsigned("cause", cause, kMaxLossCause)
+    body.first = _unsigned("first", first, MOST)
+    body.last = _unsigned("last", last, MOST)
+    if body.cause == 0 or body.first > body.last:
+        raise InvalidMessage(
+            f"a loss must have a cause, and first must not be above last: cause={cause}, "
+            f"first={first}, last={last}")
+    payload = PyBytes_FromStringAndSize(NULL, kLossBytes)
+    encode_loss(<byte*> PyBytes_AS_STRING(payload), head, BookMode.l3 if mode else BookMode.l2, body)
+    return payload
 
 
 def l3_header(instrument):

@@ -26,9 +26,11 @@ cdef extern from "tapewire/market/columns.hpp" namespace "tapewire::market":
 
 L3Order = namedtuple("L3Order", "event_type side ord_type exec_type price_scale size_scale flags "
                                 "order_id bid_order_id ask_order_id price qty amt")
+LossRange = namedtuple("LossRange", "cause first last")
+LossRange.__doc__ = """What a loss event reports: a `LossCause`, and the missing numbers of the feed."""
 L3Order.__doc__ = """An event of one order: the body of a book event of mode `BookMode.L3`."""
 
-cdef tuple _EVENT_NAMES = ("?", "snapshot", "diff", "reset", "heartbeat")
+cdef tuple _EVENT_NAMES = ("?", "snapshot", "diff", "reset", "heartbeat", "loss")
 cdef tuple _ORDER_NAMES = ("?", "add", "cancel", "modify", "trade", "reset", "heartbeat")
 
 
@@ -75,7 +77,7 @@ cdef BookEvent book_event_of(object source):
 
 
 cdef class BookEvent:
-    """One event of an order book: a change, snapshot, reset, heartbeat, or order event.
+    """One event of an order book: a change, snapshot, reset, heartbeat, loss, or order event.
 
     `record.decode()` returns it for records of type 0x1000. Every length, count, scale and kind has
     been checked. Prices and sizes are integers: ``price / 10 ** price_scale``.
@@ -217,12 +219,20 @@ cdef class BookEvent:
 
     @property
     def order(self):
-        """The event of an order if `book_mode` is L3; else None."""
+        """The event of an order if `book_mode` is L3; else None, and None for a loss."""
         cdef L3Event* o = &self.event.order
-        if self.event.head.book_mode != <uint8_t> BookMode.l3:
+        if (self.event.head.book_mode != <uint8_t> BookMode.l3
+                or self.event.head.event_type == <uint8_t> EventType.loss):
             return None
         return L3Order(o.event_type, o.side, o.ord_type, o.exec_type, o.price_scale, o.size_scale,
                        o.flags, o.order_id, o.bid_order_id, o.ask_order_id, o.price, o.qty, o.amt)
+
+    @property
+    def loss(self):
+        """The `LossRange` of a loss: what is missing before this event; else None."""
+        if self.event.head.event_type != <uint8_t> EventType.loss:
+            return None
+        return LossRange(self.event.loss.cause, self.event.loss.first, self.event.loss.last)
 
     def __reduce__(self):
         return BookEvent.decode, (bytes(memoryview(self._source)),)
@@ -241,6 +251,8 @@ cdef class BookEvent:
         cdef CBookEvent* e = &self.event
         what = _EVENT_NAMES[e.head.event_type]
         of = f"of market 0x{e.head.market_id:08X}"
+        if e.head.event_type == <uint8_t> EventType.loss:
+            return f"<BookEvent loss {of}: {self.loss}>"
         if e.head.book_mode == <uint8_t> BookMode.l3:
             o = self.order
             return (f"<BookEvent {_ORDER_NAMES[o.event_type]} {of}: order_id={o.order_id} "

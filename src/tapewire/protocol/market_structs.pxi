@@ -16,12 +16,12 @@ cdef extern from "tapewire/market/fields.hpp" namespace "tapewire::market":
 
 cdef extern from "tapewire/format/market.hpp" namespace "tapewire::format":
     const uint16_t kBookEvent, kBookTicker, kTrade, kQuote, kTradeTick, kVenueRaw
-    const uint16_t kMarketVersion, kMarketVersionOldest
+    const uint16_t kMarketVersion, kMarketVersionOldest, kMarketVersionLoss, kMaxLossCause
     const uint8_t kMaxScale
     const uint16_t kEventAbsolute, kEventHasScale
     const uint32_t kL3HasBidId, kL3HasAskId
     cdef enum class EventType:
-        snapshot, diff, reset, heartbeat
+        snapshot, diff, reset, heartbeat, loss
     cdef enum class BookMode:
         l2, l3
 
@@ -33,6 +33,7 @@ TRADE_TICK = kTradeTick
 VENUE_RAW = kVenueRaw
 VERSION = kMarketVersion
 OLDEST_VERSION = kMarketVersionOldest
+LOSS_VERSION = kMarketVersionLoss
 MAX_SCALE = kMaxScale
 
 

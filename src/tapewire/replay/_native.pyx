@@ -120,7 +120,7 @@ cdef tuple KINDS = ("book", "trade", "quote", "other", "gap")
 cdef tuple APPLIED = ("changed", "unchanged", "buffered", "ignored")
 cdef tuple CAUSES = ("missing", "damaged", "unreadable")
 cdef tuple STOPS = ("end", "records", "bytes", "time", "roll", "gap", "slice")
-cdef dict RULES = {None: 0, "szse": 1, "sse": 2}
+cdef dict RULES = {None: 0, "szse": 1, "sse": 2, "continuous": 3}
 cdef dict GAP_POLICIES = {"raise": 0, "quarantine": 1, "resync": 2}
 cdef dict ACTIONS = {"raise": "raised", "quarantine": "quarantined", "resync": "untrusted"}
 cdef dict UNKNOWN_POLICIES = {"ignore": 0, "raise": 1, "distrust": 2}
@@ -203,7 +203,7 @@ cdef class Engine:
     While it is in use, the reader must not be moved or closed by other code.
     """
 
-    def __init__(self, CursorReader reader not None, name_of, *, on_gap="resync", unknown="ignore",
+    def __init__(self, CursorReader reader not None, name_of, *, on_gap="resync", unknown="distrust",
                  only_added=False, skip_damaged=False, show_from_ns=None, show_from_seq=None,
                  end_ns=None, end_seq=None):
         cdef EngineOptions options
@@ -606,7 +606,7 @@ def decode_header(const unsigned char[::1] head not None, uint64_t file_bytes):
 
 
 def decode_snapshot(const unsigned char[::1] file not None, instrument=None, *, on_gap="resync",
-                    unknown="ignore"):
+                    unknown="distrust"):
     """Decode the bytes of a snapshot file; scales and rules must match `instrument`, if passed."""
     cdef COptions options
     cdef CHeader header

@@ -101,7 +101,7 @@ class Replay:
         seq_from: int | None = None,
         seq_to: int | Mapping[str, int] | None = None,
         skip_damaged: bool = False,
-        unknown: str = "ignore",
+        unknown: str = "distrust",
         clock: PaceClock = time,
     ) -> None:
         if pace is not None:
@@ -260,7 +260,7 @@ def open_engine(
     on_gap: str = "resync",
     snapshots: bool = True,
     skip_damaged: bool = False,
-    unknown: str = "ignore",
+    unknown: str = "distrust",
     findings: list[SkippedFile] | None = None,
 ) -> Engine:
     """Make an engine over these logs and position them; the arguments are those of `Replay`.

@@ -445,7 +445,7 @@ class Looked:
         self.kept = 0
         self.skipped = collections.Counter()
 
-    def bad(self, file, line, text, why, detail=""):
+    def bad(self, file, line, text, why, detail="", *, symbol=None, of_book=True):
         self.kept += 1
 
     def instrument(self, instrument):

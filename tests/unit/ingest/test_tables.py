@@ -20,7 +20,7 @@ class Kept:
         self.rows = 0
         self.kept = []
 
-    def bad(self, file, line, text, why, detail=""):
+    def bad(self, file, line, text, why, detail="", *, symbol=None, of_book=True):
         self.kept.append((line, bytes(text), why, detail))
 
 

@@ -183,7 +183,7 @@ BROKEN = {
     "record_len=65": page.diff(BIDS, ASKS, record_len=65),
     "endianness=1": page.diff(BIDS, ASKS, endianness=1),
     "event_type=0": page.diff(BIDS, ASKS, event_type=0),
-    "event_type=5": page.diff(BIDS, ASKS, event_type=5),
+    "event_type=6": page.diff(BIDS, ASKS, event_type=6),
     "book_mode=2": page.diff(BIDS, ASKS, book_mode=2),
     "flags=13": page.header(page.diff(BIDS, ASKS)[64:], flags=13),
     "flags=3": page.header(page.diff(BIDS, ASKS)[64:], flags=3),

@@ -86,7 +86,10 @@ def test_every_struct_has_its_table():
 @pytest.mark.parametrize(
     ("names", "native"),
     [
-        (market.EventType, {"SNAPSHOT": 1, "DIFF": 2, "RESET": 3, "HEARTBEAT": 4}),
+        (
+            market.EventType,
+            {"SNAPSHOT": 1, "DIFF": 2, "RESET": 3, "HEARTBEAT": 4, "LOSS": 5},
+        ),
         (market.BookMode, {"L2": 0, "L3": 1}),
         (market.Side, {"UNKNOWN": 0, "BUY": 1, "SELL": 2}),
         (market.EventFlags, {"ABSOLUTE": 1, "DELTA": 2, "HAS_SCALE": 4}),

@@ -309,7 +309,7 @@ def test_an_event_of_no_order_that_lets_another_rest_is_saved(tmp):
         {"type": 1, "side": 2, "order_id": 2, "price": 1000, "qty": 4},
         {"type": 1, "side": 1, "order_id": 1, "price": 0, "qty": 10, "ord_type": ord("1")},
         {"type": 4, "bid_order_id": 1, "ask_order_id": 2, "price": 1000, "qty": 4},
-        {"type": 2, "order_id": 99, "qty": 0},
+        {"type": 1, "side": 1, "order_id": 99, "price": 900, "qty": 0},
     ]
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 16) as writer:
         for time, fields in enumerate(events):

@@ -224,7 +224,7 @@ def test_features_that_continue_after_lost_records_have_an_untrusted_book(tmp):
     with replay.FeatureStream(tmp / "q", "bid_depth1") as stream:
         assert sum(batch.num_rows for batch in stream) == 20
         state = stream.save()
-    write_l3(tmp / "q", 300, segment_bytes=8192)
+    write_l3(tmp / "q", 300, first_id=1000, segment_bytes=8192)
     with replay.FeatureStream(tmp / "q", "bid_depth1", state=state) as stream:
         sizes = [value for batch in stream for value in batch["bid_depth1"].to_pylist()]
     assert len(sizes) == 300

@@ -11,7 +11,8 @@
 //
 // A diff without ids (prev and last 0) is always applied. After a snapshot without an id
 // (native_seq 0), the next diff sets S. An L3 book starts empty and trusted; a reset ends whatever
-// made it untrusted (see Distrust).
+// made it untrusted (see Distrust). A loss event makes either book untrusted; a diff with prev == S
+// shows that no diff was lost, and ends that.
 //
 // An untrusted book is frozen at its last state. A book belongs to one thread at a time.
 #pragma once
@@ -56,6 +57,9 @@ class Book {
     // The same; adds a row for each level of an applied diff, or one row for any other event.
     Applied apply(const market::BookEvent& event, std::uint64_t record_seq,
                   std::vector<TopRow>& tops);
+
+    // Of a book that has no levels and no orders yet.
+    void set_scales(std::uint8_t price_scale, std::uint8_t size_scale) noexcept;
 
     // For loops that know which orders come next.
     const L3& l3() const noexcept { return l3_; }
@@ -143,7 +147,9 @@ class Book {
 
     Applied apply_l3(const format::L3Event& order, std::uint8_t price_scale,
                      std::uint8_t size_scale);
-    Applied apply_order(const format::L3Event& e);
+    Applied apply_loss(const format::Loss& loss);
+    Applied apply_order(const format::L3Event& e, std::uint32_t phase_before);
+    Applied apply_by_type(const format::L3Event& e);
     Applied add_order(const format::L3Event& e);
     Applied cancel_order(const format::L3Event& e);
     Applied modify_order(const format::L3Event& e);

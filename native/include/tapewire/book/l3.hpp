@@ -80,6 +80,10 @@ class L3 {
         const std::uint32_t at = side(s).get(price);
         return at == 0 ? nullptr : &levels_[at];
     }
+    // Whether the best bid is not below the best ask.
+    bool crossed() const noexcept {
+        return !bids_.empty() && !asks_.empty() && bids_.best_price() >= asks_.best_price();
+    }
     std::size_t order_count() const noexcept { return index_.size(); }
     std::size_t unpriced_count() const noexcept { return unpriced_; }
     // Calls f(order) for each order without a price, by ascending id.

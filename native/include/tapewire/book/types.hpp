@@ -14,10 +14,14 @@ enum class GapPolicy : std::uint8_t {
     resync,      // buffer diffs, and start again from the next snapshot
 };
 
-enum class Rules : std::uint8_t { none, szse, sse };
+// What the events of a venue mean. `continuous`: orders that match trade before they are shown, so
+// that outside auctions the book is never crossed.
+enum class Rules : std::uint8_t { none, szse, sse, continuous };
+inline constexpr Rules kMaxRules = Rules::continuous;
 
-// Handling of an event that names an order not in the book, or adds one that is.
-enum class Unknown : std::uint8_t { ignore, raise, distrust };  // counted in every case
+// Handling of an event that names an order not in the book, or adds one that is: in a complete feed
+// there is none, so it proves that something is missing. Counted in every case.
+enum class Unknown : std::uint8_t { ignore, raise, distrust };
 
 // Why a book is untrusted. Stored only in loop states, which carry the release's version.
 enum class Distrust : std::uint8_t {
@@ -33,7 +37,16 @@ enum class Distrust : std::uint8_t {
     overlap,          // some of the deltas are already applied, and it is unknown which
     interrupted,      // an event was applied in part: out of memory
     no_side,          // an order was added that is neither buy nor sell
+    crossed,          // the best bid is not below the best ask, where the venue excludes that
+    rejected,         // from here on by a loss event: see format::LossCause
+    feed_gap,
+    feed_order,
+    damaged_source,
+    venue_loss,
 };
+inline constexpr Distrust kMaxDistrust = Distrust::venue_loss;
+// Whether a loss event was the cause.
+constexpr bool is_loss(Distrust cause) noexcept { return cause >= Distrust::rejected; }
 const char* name_of(Distrust cause) noexcept;
 
 struct Options {
@@ -42,7 +55,7 @@ struct Options {
     std::uint8_t size_scale = 8;
     Rules rules = Rules::none;
     GapPolicy on_gap = GapPolicy::raise;
-    Unknown unknown = Unknown::ignore;
+    Unknown unknown = Unknown::distrust;
 };
 
 struct LevelRow {

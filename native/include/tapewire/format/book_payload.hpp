@@ -28,7 +28,7 @@ struct BookPayload {
     std::uint32_t crc;       // CRC-32C of everything after it
     std::uint16_t version;   // kBookPayloadVersion
     std::uint8_t book_mode;  // BookMode
-    std::uint8_t rules;      // 0 none, 1 SZSE, 2 SSE
+    std::uint8_t rules;      // 0 none, 1 SZSE, 2 SSE, 3 continuous
     std::uint8_t price_scale;
     std::uint8_t size_scale;
     std::uint16_t settling;  // 1: settling_id and settling_price are set

@@ -6,11 +6,12 @@
 //    book_mode l2, diff       L2Diff, bid_count levels, ask_count levels
 //    book_mode l3, diff       L3Event
 //    reset, heartbeat         nothing; in book_mode l3 an L3Event may follow, as in a diff
+//    loss                     Loss, in both book modes
 //
 // BookEventHeader:
 //    0     2     4        8  9 10    12       16       20       24               32
 //    +-----+-----+--------+--+--+-----+--------+--------+--------+----------------+
-//    |ver=3|  0  |rec len |en| 0|venue| market | stream |   0    |   ingest_ts    |
+//    | ver |  0  |rec len |en| 0|venue| market | stream |   0    |   ingest_ts    |
 //    +-----+-----+--------+--+--+-----+--------+--------+--------+----------------+
 //    |  exchange_ts   |      seq      |   native_seq    |ev|md|flags|      0       |
 //    +----------------+---------------+-----------------+--+--+-----+--------------+
@@ -31,12 +32,14 @@ inline constexpr std::uint16_t kQuote = 0x1003;
 inline constexpr std::uint16_t kTradeTick = 0x1004;
 inline constexpr std::uint16_t kVenueRaw = 0x10FF;
 
-inline constexpr std::uint16_t kMarketVersion = 3;        // written
+inline constexpr std::uint16_t kMarketVersion = 3;        // written, except for a loss
 inline constexpr std::uint16_t kMarketVersionOldest = 2;  // still readable: the same layout
+// Of a loss alone: earlier releases refuse it instead of ignoring it, and read the other events.
+inline constexpr std::uint16_t kMarketVersionLoss = 4;
 inline constexpr std::uint8_t kLittleEndian = 0;
 inline constexpr std::uint8_t kMaxScale = 18;  // 10^18 is the largest power of ten in an i64
 
-enum class EventType : std::uint8_t { snapshot = 1, diff = 2, reset = 3, heartbeat = 4 };
+enum class EventType : std::uint8_t { snapshot = 1, diff = 2, reset = 3, heartbeat = 4, loss = 5 };
 enum class BookMode : std::uint8_t { l2 = 0, l3 = 1 };
 enum class L3Type : std::uint8_t {
     add = 1,
@@ -47,6 +50,17 @@ enum class L3Type : std::uint8_t {
     heartbeat = 6,
 };
 enum class Side : std::uint8_t { unknown = 0, buy = 1, sell = 2 };
+// Why a book must not be trusted from a loss on.
+enum class LossCause : std::uint16_t {
+    rejected = 1,       // a row of the source was rejected
+    missing = 2,        // sequence numbers of the feed are missing: first … last
+    out_of_order = 3,   // sequence numbers or times of the feed go back
+    damaged = 4,        // part of the source is damaged
+    no_snapshot = 5,    // the source begins without a snapshot or reset
+    unknown_order = 6,  // an event refers to an order that was never added
+    venue = 7,          // the venue or the vendor reports lost messages
+};
+inline constexpr std::uint16_t kMaxLossCause = 7;
 
 // BookEventHeader.flags; the first two also in L2Diff.flags.
 inline constexpr std::uint16_t kEventAbsolute = 1;  // sizes are absolute; 0 = no level
@@ -67,7 +81,7 @@ inline constexpr std::uint32_t kL3Flags = 63;
 inline constexpr std::uint8_t kMakerUnknown = 2;
 
 struct BookEventHeader {
-    std::uint16_t schema_version;  // kMarketVersion
+    std::uint16_t schema_version;  // kMarketVersion, kMarketVersionLoss of a loss
     std::uint8_t reserved0[2];
     std::uint32_t record_len;  // this header and all that follows: the payload length of the record
     std::uint8_t endianness;   // kLittleEndian
@@ -181,6 +195,20 @@ static_assert(offsetof(L3Event, ask_order_id) == 32);
 static_assert(offsetof(L3Event, price) == 40);
 static_assert(offsetof(L3Event, qty) == 48);
 static_assert(offsetof(L3Event, amt) == 56);
+
+// What is missing or invalid before this place; as large as an L3Event, so that it fits into an array
+// of order events. The book is untrusted until its next snapshot, or reset in book_mode l3.
+struct Loss {
+    std::uint64_t first;  // the feed's sequence numbers that are missing, inclusive; 0: unknown
+    std::uint64_t last;
+    std::uint16_t cause;  // LossCause
+    std::uint8_t reserved[46];
+};
+
+static_assert(sizeof(Loss) == sizeof(L3Event));
+static_assert(offsetof(Loss, first) == 0);
+static_assert(offsetof(Loss, last) == 8);
+static_assert(offsetof(Loss, cause) == 16);
 
 // For interchange with chronicle-rs: floats. Tapewire's own feeds write Quote and TradeTick.
 struct BookTicker {

@@ -50,7 +50,7 @@ struct ItchEvent {
     std::uint8_t side;     // format::Side, of the order
     std::uint8_t printed;  // 1: a printed trade
     std::uint8_t maker;    // TradeTick.is_buyer_maker
-    std::uint8_t reserved;
+    std::uint8_t auction;  // 1: the stock is not in continuous trading, or that is unknown
 };
 
 static_assert(sizeof(ItchEvent) == 56);
@@ -79,6 +79,10 @@ class ItchDecoder {
         return counts_[static_cast<unsigned char>(type)];
     }
     std::uint64_t unknown_orders() const noexcept { return unknown_orders_; }
+    // The first message was the start of messages: no order rests before it.
+    bool from_start() const noexcept { return from_start_; }
+    // Of the last decode(), the messages whose time is before that of the message before them.
+    const std::vector<std::uint64_t>& out_of_order() const noexcept { return out_of_order_; }
     // The stock of a locate code, without trailing blanks; empty if it has no name.
     std::string stock(std::uint16_t locate) const;
 
@@ -104,10 +108,14 @@ class ItchDecoder {
     std::vector<ItchBad> bad_;
     std::unordered_map<std::uint64_t, Order> orders_;
     std::unordered_map<std::uint16_t, std::string> stocks_;
+    std::unordered_map<std::uint16_t, bool> trading_;  // whether in continuous trading
     std::uint64_t counts_[256] = {};
     std::uint64_t messages_ = 0;
     std::uint64_t consumed_ = 0;
     std::uint64_t unknown_orders_ = 0;
+    std::uint64_t latest_ns_ = 0;
+    std::vector<std::uint64_t> out_of_order_;
+    bool from_start_ = false;
     Order reduced_{};
 };
 

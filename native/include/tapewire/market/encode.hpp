@@ -34,12 +34,14 @@ inline constexpr std::size_t kSnapshotHeadBytes =
     sizeof(format::BookEventHeader) + sizeof(format::L2Snapshot);
 inline constexpr std::size_t kOrderBytes =
     sizeof(format::BookEventHeader) + sizeof(format::L3Event);
+inline constexpr std::size_t kLossBytes = sizeof(format::BookEventHeader) + sizeof(format::Loss);
 
 inline format::BookEventHeader make_header(const EventHead& head, format::EventType type,
                                            format::BookMode mode, std::uint16_t flags,
                                            std::size_t record_len) noexcept {
     format::BookEventHeader made{};
-    made.schema_version = format::kMarketVersion;
+    made.schema_version =
+        type == format::EventType::loss ? format::kMarketVersionLoss : format::kMarketVersion;
     made.record_len = static_cast<std::uint32_t>(record_len);
     made.endianness = format::kLittleEndian;
     made.venue_id = head.venue_id;
@@ -113,6 +115,12 @@ inline void encode_order(std::byte* into, const EventHead& head, format::L3Event
                                                           : format::EventType::diff;
     constexpr std::uint16_t kFlags = format::kEventHasScale | format::kEventAbsolute;
     detail::put(into, make_header(head, type, format::BookMode::l3, kFlags, kOrderBytes), order);
+}
+
+// Fills kLossBytes.
+inline void encode_loss(std::byte* into, const EventHead& head, format::BookMode mode,
+                        const format::Loss& loss) noexcept {
+    detail::put(into, make_header(head, format::EventType::loss, mode, 0, kLossBytes), loss);
 }
 
 }  // namespace tapewire::market

@@ -32,6 +32,7 @@ struct BookEvent {
     std::uint32_t ask_count = 0;
     // In book mode l3. A reset or heartbeat without an order sets only event_type.
     format::L3Event order{};
+    format::Loss loss{};  // of a loss; otherwise undefined in an event that is reused
 
     format::EventType type() const noexcept { return format::EventType{head.event_type}; }
     format::BookMode mode() const noexcept { return format::BookMode{head.book_mode}; }

@@ -31,6 +31,7 @@ struct Market {
     std::uint64_t symbol_hash = 0;         // XXH64 of "venue:symbol"; 0 = unknown
     std::optional<book::Options> options;  // of its book; empty: the scales of its first event
     std::shared_ptr<book::Book> book;      // null before the first book event
+    bool scales_known = true;              // false: no event of the book had scales yet
 
     // The book was loaded from a snapshot: it already contains the records of `warm_source` up to
     // this sequence number, and those of other logs up to this time.
@@ -73,7 +74,7 @@ struct Step {
 
 struct EngineOptions {
     book::GapPolicy on_gap = book::GapPolicy::resync;
-    book::Unknown unknown = book::Unknown::ignore;
+    book::Unknown unknown = book::Unknown::distrust;
     bool only_added =
         false;  // skip instruments that were not add()ed, and records without an instrument
     bool skip_damaged = false;  // false: damage throws, on each call, until the cursor skips it

@@ -81,9 +81,11 @@ class _Binance(LineImporter):
         if kind == "depthUpdate":
             self._add_diff(instrument, timestamp_ns, data)
         elif kind in ("trade", "aggTrade"):
+            self.not_of_book()
             payload = self._trade(instrument, data)
             self.add(instrument, "trades", TRADE_TICK, timestamp_ns, payload)
         elif kind == "bookTicker" or (kind is None and "u" in data):
+            self.not_of_book()
             payload = self.quote(
                 instrument,
                 bid=(data["b"], data["B"]),

@@ -29,10 +29,6 @@ class Coinbase(CryptofeedImporter):
     name: ClassVar[str] = "coinbase"
     venue: ClassVar[str] = "coinbase"
 
-    def __init__(self, options: Any) -> None:
-        super().__init__(options)
-        self._intact: set[Instrument] = set()  # their books have a snapshot and every diff since
-
     def venue_message(self, timestamp_ns: int, document: dict[str, Any], text: bytes) -> None:
         """Import a message by its type."""
         kind = document["type"]
@@ -49,11 +45,7 @@ class Coinbase(CryptofeedImporter):
         if instrument is None:
             return
         if kind == "l2update":
-            try:
-                payload = _diff(instrument, timestamp_ns, document)
-            except Exception:  # reported as a bad row by the caller
-                self._lost(instrument, timestamp_ns)
-                raise
+            payload = _diff(instrument, timestamp_ns, document)
             self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
         elif kind == "snapshot":
             payload = l2_snapshot(
@@ -63,20 +55,15 @@ class Coinbase(CryptofeedImporter):
                 asks=levels(document["asks"], instrument),
             )
             self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
-            self._intact.add(instrument)
         elif kind == "match":
+            self.not_of_book()
             payload = self._match(instrument, document)
             self.add(instrument, "trades", TRADE_TICK, timestamp_ns, payload)
         else:
+            self.not_of_book()
             payload = self._ticker(instrument, timestamp_ns, document)
             self.add(instrument, "quotes", QUOTE, timestamp_ns, payload)
         self.keep_wire(instrument, timestamp_ns, text)
-
-    def _lost(self, instrument: Instrument, timestamp_ns: int) -> None:
-        """After a diff that cannot be parsed, the book is untrusted until the next snapshot."""
-        if instrument in self._intact:
-            self._intact.remove(instrument)
-            self.break_book(instrument, timestamp_ns, "parse", "a diff could not be parsed")
 
     def _match(self, instrument: Instrument, document: dict[str, Any]) -> bytes:
         side = document["side"]

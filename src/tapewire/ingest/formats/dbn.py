@@ -212,6 +212,7 @@ class _File:
             self._report,
             "another publisher than the instrument's first",
             "import with by_publisher",
+            of_book=False,
         )
 
     def _instrument(self, rows: DbnRows) -> Instrument | None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapewire.book.gaps import Gap
 from tapewire.ingest._parsers import L2Grouper
 from tapewire.ingest.formats.dbn_rows import UNDEFINED_PRICE, DbnRows, at_scale
 from tapewire.ingest.importer import Chunk
+from tapewire.ingest.losses import Lost
 from tapewire.ingest.order_chunks import book_chunk, trades_chunk
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = ["LevelBooks", "OrderBooks", "trades_of"]
 
 _Array = np.ndarray[Any, Any]
 ADD, CANCEL, MODIFY, RESET = 1, 2, 3, 5  # L3Type
-LAST, TOP, LEVEL, MAYBE_BAD = 0x80, 0x40, 0x10, 0x04  # flags
+LAST, TOP, SNAPSHOT, LEVEL, MAYBE_BAD = 0x80, 0x40, 0x20, 0x10, 0x04  # flags
 UNDEFINED_SIZE = (1 << 32) - 1
 _WHOLE = 2  # l2_groups.hpp, Belongs
 
@@ -59,12 +59,15 @@ class OrderBooks:
         self._report = report
         self._latest: dict[tuple[str, str], int] = {}  # the number of the book's instrument
         self._doubted: set[tuple[str, str]] = set()
+        # Of each book and channel, the last sequence number.
+        self._sequences: dict[tuple[str, int], int] = {}
 
     def chunks(self, instrument: Instrument, number: int, rows: DbnRows) -> Iterator[Chunk]:
         """The events in the next rows of the instrument with this number."""
         report = self._report
         types = _TYPES[rows["action"]]
-        rows = rows.without(types == _NO_ACTION, report, "unknown action")
+        symbol = instrument.symbol
+        rows = rows.without(types == _NO_ACTION, report, "unknown action", symbol=symbol)
         types = _TYPES[rows["action"]]
         for letter, kind in (("F", "fill, beside its cancel"), ("N", "record without an action")):
             if count := int((rows["action"] == ord(letter)).sum()):
@@ -74,32 +77,45 @@ class OrderBooks:
         if levels.any():
             report.skipped["of a level, not an order"] += int(levels.sum())
             rows = rows.where(~levels)
-        rows = self._valid(rows)
-        key = (instrument.venue, instrument.symbol)
+        rows = self._valid(rows, symbol)
+        key = (instrument.venue, symbol)
         doubt = np.flatnonzero((rows["flags"] & MAYBE_BAD) != 0)
         if len(doubt) and key not in self._doubted:
             self._doubted.add(key)
-            places = np.arange(len(rows))
-            yield from self._book(instrument, number, rows.where(places < doubt[0]))
-            report.gap(_gap(instrument, int(rows.times_ns[doubt[0]])))
-            rows = rows.where(places >= doubt[0])
+            report.lost(rows.source, Lost(int(rows.numbers[doubt[0]]), symbol, "venue"))
         yield from self._book(instrument, number, rows)
 
-    def _valid(self, rows: DbnRows) -> DbnRows:
+    def _valid(self, rows: DbnRows, symbol: str) -> DbnRows:
         """The valid rows; the others are reported as bad."""
         report = self._report
         types = _TYPES[rows["action"]]
         placed = (types == ADD) | (types == MODIFY)
         rows = rows.without(
-            placed & (_SIDES[rows["side"]] == 0), report, "neither a buy nor a sell"
+            placed & (_SIDES[rows["side"]] == 0), report, "neither a buy nor a sell", symbol=symbol
         )
         types, sizes = _TYPES[rows["action"]], rows["size"]
         nothing = ((types == ADD) | (types == CANCEL)) & (sizes == 0)
         nothing |= (types != RESET) & (sizes == UNDEFINED_SIZE)
-        rows = rows.without(nothing, report, "size is zero")
+        rows = rows.without(nothing, report, "size is zero", symbol=symbol)
         types = _TYPES[rows["action"]]
         placed = (types == ADD) | (types == MODIFY)
-        return _priced(rows, placed, self._options.price_scale, report)
+        return _priced(rows, placed, self._options.price_scale, report, symbol)
+
+    def _check_sequence(self, symbol: str, rows: DbnRows, types: _Array) -> None:
+        """Report sequence numbers that go back; that some are missing is normal in one symbol."""
+        live = (rows["flags"] & SNAPSHOT) == 0
+        for channel in np.unique(rows["channel_id"]).tolist():
+            at = np.flatnonzero(live & (rows["channel_id"] == channel))
+            if not len(at):
+                continue
+            sequences = rows["sequence"][at].astype(np.int64)
+            key = (symbol, channel)
+            before = np.concatenate([[self._sequences.get(key, 0)], sequences[:-1]])
+            self._sequences[key] = int(sequences[-1])
+            back = (sequences < before) & (types[at] != RESET)
+            for i in at[back].tolist():
+                line = int(rows.numbers[i])
+                self._report.lost(rows.source, Lost(line, symbol, "out_of_order"))
 
     def _book(self, instrument: Instrument, number: int, rows: DbnRows) -> Iterator[Chunk]:
         if not len(rows):
@@ -109,6 +125,10 @@ class OrderBooks:
         # The book begins with this file, or belonged to another instrument with the same name.
         begins = self._latest.get(key) != number and int(types[0]) != RESET
         self._latest[key] = number
+        if begins:  # in the middle of a session: orders that rest already are unknown
+            line = int(rows.numbers[0])
+            self._report.lost(rows.source, Lost(line, instrument.symbol, "no_snapshot"))
+        self._check_sequence(instrument.symbol, rows, types)
         clear = types == RESET
         unpriced = clear | (rows["price"] == UNDEFINED_PRICE)
         prices = np.where(unpriced, 0, at_scale(rows["price"], self._options.price_scale)[0])
@@ -125,33 +145,27 @@ class OrderBooks:
             price=prices,
             qty=np.where(clear, 0, sizes),
             after_reset=begins,
-            line=int(rows.numbers[0]),
+            lines=rows.numbers,
+            source=rows.source.index,
         )
 
 
-def _gap(instrument: Instrument, timestamp_ns: int) -> Gap:
-    return Gap(
-        kind="venue",
-        venue=instrument.venue,
-        symbol=instrument.symbol,
-        stream="book",
-        first=0,
-        last=0,
-        seq=0,  # set by the framework
-        timestamp_ns=timestamp_ns,
-        cause="the file reports that messages were lost here (flag MAYBE_BAD_BOOK)",
-        action="imported; the book may be invalid until the file clears it",
-    )
-
-
-def _priced(rows: DbnRows, needed: _Array, scale: int, report: Report) -> DbnRows:
+def _priced(
+    rows: DbnRows,
+    needed: _Array,
+    scale: int,
+    report: Report,
+    symbol: str,
+    *,
+    of_book: bool = True,
+) -> DbnRows:
     """The rows, except those of `needed` whose price is missing or does not fit the scale."""
-    rows, needed = (
-        rows.without(needed & (rows["price"] == UNDEFINED_PRICE), report, "no price"),
-        needed[~(needed & (rows["price"] == UNDEFINED_PRICE))],
-    )
+    absent = needed & (rows["price"] == UNDEFINED_PRICE)
+    rows = rows.without(absent, report, "no price", symbol=symbol, of_book=of_book)
+    needed = needed[~absent]
     _, fits = at_scale(rows["price"], scale)
-    return rows.without(needed & ~fits, report, "a price that does not fit the scale")
+    why = "a price that does not fit the scale"
+    return rows.without(needed & ~fits, report, why, symbol=symbol, of_book=of_book)
 
 
 class LevelBooks:
@@ -197,7 +211,8 @@ class LevelBooks:
         for name in ("bid_price", "ask_price"):
             prices = rows["levels"][name]
             fits &= (at_scale(prices, scale)[1] | (prices == UNDEFINED_PRICE)).all(axis=1)
-        rows = rows.without(~fits, self._report, "a price that does not fit the scale")
+        why = "a price that does not fit the scale"
+        rows = rows.without(~fits, self._report, why, symbol=instrument.symbol)
         if not len(rows):
             return
         table = np.zeros((len(rows), depth, 2, 8), np.int64)  # l2_groups.hpp, LevelRow
@@ -220,7 +235,7 @@ class LevelBooks:
         )
         grouper.add(table.reshape(-1, 8))
         grouper.finish()
-        times_ns, payloads, line = grouper.take()
+        times_ns, payloads, lines = grouper.take()
         yield Chunk(
             instrument.venue,
             instrument.symbol,
@@ -228,7 +243,8 @@ class LevelBooks:
             BOOK_EVENT,
             times_ns,
             payloads,
-            line,
+            lines,
+            rows.source.index,
         )
 
 
@@ -236,8 +252,10 @@ def trades_of(instrument: Instrument, rows: DbnRows, report: Report) -> Iterator
     """The trades in rows of any type; their side is the aggressor's."""
     rows = rows.where(rows["action"] == ord("T"))
     nothing = (rows["size"] == 0) | (rows["size"] == UNDEFINED_SIZE)
-    rows = rows.without(nothing, report, "size of a trade is zero")
-    rows = _priced(rows, np.ones(len(rows), bool), instrument.price_scale, report)
+    symbol = instrument.symbol
+    rows = rows.without(nothing, report, "size of a trade is zero", symbol=symbol, of_book=False)
+    needed = np.ones(len(rows), bool)
+    rows = _priced(rows, needed, instrument.price_scale, report, symbol, of_book=False)
     if len(rows):
         yield trades_chunk(
             instrument,
@@ -248,5 +266,6 @@ def trades_of(instrument: Instrument, rows: DbnRows, report: Report) -> Iterator
             trade_id=rows["sequence"],
             maker=_MAKERS[rows["side"]],
             order_id=0,
-            line=int(rows.numbers[0]),
+            lines=rows.numbers,
+            source=rows.source.index,
         )

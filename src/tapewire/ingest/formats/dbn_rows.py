@@ -47,12 +47,23 @@ class DbnRows:
         """The rows of a mask or of indexes."""
         return DbnRows(self.source, self.data[chosen], self.numbers[chosen])
 
-    def without(self, mask: _Array, report: Report, why: str, detail: str = "") -> DbnRows:
+    def without(
+        self,
+        mask: _Array,
+        report: Report,
+        why: str,
+        detail: str = "",
+        *,
+        symbol: str | None = None,
+        of_book: bool = True,
+    ) -> DbnRows:
         """The rows that are not in the mask; those in the mask are reported as bad."""
         if not mask.any():
             return self
         for number, row in zip(self.numbers[mask].tolist(), self.data[mask], strict=True):
-            report.bad(self.source, number, row.tobytes(), why, detail)
+            report.bad(
+                self.source, number, row.tobytes(), why, detail, symbol=symbol, of_book=of_book
+            )
         return self.where(~mask)
 
     def with_times(self, report: Report) -> DbnRows:

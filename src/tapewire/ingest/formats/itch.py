@@ -18,6 +18,7 @@ from tapewire.ingest._parsers import ItchDecoder
 from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.importer import Chunk, Importer
 from tapewire.ingest.local_time import midnight_ns
+from tapewire.ingest.losses import Lost
 from tapewire.ingest.order_chunks import across, book_chunk, trades_chunk
 from tapewire.ingest.symbols import directory_name, known_instrument
 from tapewire.ingest.tables import pieces
@@ -91,7 +92,7 @@ class Itch(Importer):
             decoder = ItchDecoder(by_type=self._options.lengths == "type")
             out = _Stocks(self._options, decoder, report, before)
             for events in self._events(source, decoder, report):
-                yield from self._by_stock(events, out, report)
+                yield from self._by_stock(events, source, out, report)
             for kind in "SRHYLVWKJhBINO":
                 if kind in decoder.counts:
                     report.skipped[f"message {kind}"] += decoder.counts[kind]
@@ -114,14 +115,20 @@ class Itch(Importer):
                     ) from None
                 report.rows += decoder.messages - before
                 for number, offset, length, fault in bad:
-                    report.bad(source, number, data[offset : offset + length], _WHY[fault])
+                    message = data[offset : offset + length]
+                    symbol = _stock_of(message, fault, decoder)
+                    report.bad(source, number, message, _WHY[fault], symbol=symbol)
+                for number in decoder.out_of_order:
+                    report.lost(source, Lost(number, None, "out_of_order"))
                 yield events
                 data = data[used:]
                 if not used:
                     break
             tail = data
 
-    def _by_stock(self, events: _Array, out: _Stocks, report: Report) -> Iterator[Chunk]:
+    def _by_stock(
+        self, events: _Array, source: SourceFile, out: _Stocks, report: Report
+    ) -> Iterator[Chunk]:
         for locate in np.unique(events["locate"]).tolist():
             out.instrument(locate)  # all before the first log: instruments.json is written once
         by_stock = events[np.argsort(events["locate"], kind="stable")]
@@ -136,15 +143,25 @@ class Itch(Importer):
             times_ns = (rows["time_ns"] + np.uint64(self._midnight_ns)).astype(np.int64)
             orders = rows["l3_type"] != 0
             if orders.any():
-                again = out.begins_again(instrument.symbol)
-                yield self._book(instrument, rows[orders], times_ns[orders], again)
+                first, again = out.begins(instrument.symbol)
+                if first and not out.from_start:
+                    line = int(rows["number"][orders][0])
+                    report.lost(source, Lost(line, instrument.symbol, "no_snapshot"))
+                yield self._book(instrument, rows[orders], times_ns[orders], again, source)
             printed = rows["printed"] != 0
             if printed.any():
                 yield self._trades(instrument, rows[printed], times_ns[printed])
 
-    def _book(self, instrument: Instrument, rows: _Array, times_ns: _Array, again: bool) -> Chunk:
+    def _book(
+        self,
+        instrument: Instrument,
+        rows: _Array,
+        times_ns: _Array,
+        again: bool,
+        source: SourceFile,
+    ) -> Chunk:
         """Events of orders; `again`: after a reset, because orders end with their session."""
-        from tapewire.protocol.market import L3Type
+        from tapewire.protocol.market import L3Flags, L3Type
 
         traded = rows["l3_type"] == L3Type.TRADE
         return book_chunk(
@@ -159,7 +176,10 @@ class Itch(Importer):
             order_id=rows["order_id"],
             price=rows["price"] * self._price_factor,
             qty=rows["size"] * self._size_factor,
+            flags=rows["auction"] * int(L3Flags.OPENING_AUCTION),
             after_reset=again,
+            lines=rows["number"].astype(np.int64),
+            source=source.index,
         )
 
     def _trades(self, instrument: Instrument, rows: _Array, times_ns: _Array) -> Chunk:
@@ -173,6 +193,13 @@ class Itch(Importer):
             maker=rows["maker"],
             order_id=rows["order_id"],
         )
+
+
+def _stock_of(message: bytes, fault: str, decoder: ItchDecoder) -> str | None:
+    """The stock of a bad message, if its locate code shows it."""
+    if fault in ("unknown_type", "bad_stock", "no_stock", "cut_short") or len(message) < 5:
+        return None
+    return directory_name(decoder.stock(int.from_bytes(message[3:5], "big")).encode())
 
 
 class _Stocks:
@@ -192,11 +219,16 @@ class _Stocks:
         self._before = before
         self.seen: set[str] = set()
 
-    def begins_again(self, symbol: str) -> bool:
-        """Whether these are the stock's first orders in this session, after an earlier one."""
+    @property
+    def from_start(self) -> bool:
+        """Whether the file begins with the session, before any order."""
+        return self._decoder.from_start
+
+    def begins(self, symbol: str) -> tuple[bool, bool]:
+        """Whether these are the stock's first orders in this session, and there was another one."""
         first = symbol not in self.seen
         self.seen.add(symbol)
-        return first and symbol in self._before
+        return first, first and symbol in self._before
 
     def instrument(self, locate: int) -> Instrument | None:
         """The instrument of a locate code, or None if it is not imported."""
@@ -210,7 +242,12 @@ class _Stocks:
                 not options.symbols or stock in options.symbols or name in options.symbols
             ):
                 made = Instrument.of(
-                    Itch.venue, name, options.price_scale, options.size_scale, book_mode="l3"
+                    Itch.venue,
+                    name,
+                    options.price_scale,
+                    options.size_scale,
+                    rules="continuous",
+                    book_mode="l3",
                 )
                 known = known_instrument(self._report, made, options)
             self._known[locate] = known

@@ -267,7 +267,8 @@ def _book(instrument: Instrument, rows: TableBlock, midnight: int, after_reset: 
         price=rows["price"],
         qty=np.where(rows["type"] == DELETED, 0, rows["size"]),  # 0: all that remains
         after_reset=after_reset,
-        line=int(rows.line[0]),
+        lines=rows.line,
+        source=rows.source.index,
     )
 
 
@@ -285,5 +286,6 @@ def _trades(instrument: Instrument, rows: TableBlock, midnight: int) -> Chunk:
         trade_id=rows.line,
         maker=np.where(rows["type"] == CROSS, Maker.UNKNOWN, maker),
         order_id=np.where(rows["type"] == EXECUTED, rows["order_id"], 0),
-        line=int(rows.line[0]),
+        lines=rows.line,
+        source=rows.source.index,
     )

@@ -174,7 +174,7 @@ def _csv_reader(
 ) -> Reader:
     def read(report: Report | None) -> Iterator[Sequence[_Array]]:
         number = ""
-        for rows in csv_blocks(source, columns, report):
+        for rows in csv_blocks(source, columns, report, symbols.owner("SecurityID")):
             # The first row decides for the file: it uses one of the two numbers throughout.
             number = number or ("ApplSeqNum" if rows["BizIndex"][0] == MISSING else "BizIndex")
             valid = with_keys(rows, rows["MDDate"], "ChannelNo", number, report)
@@ -186,7 +186,7 @@ def _csv_reader(
             events = empty_events(len(block))
             events["key"] = keys(block["MDDate"], block["ChannelNo"], block[number])
             events["symbol"] = symbols.column(block, "SecurityID")
-            events["line"] = block.line
+            events["line"], events["source"] = block.line, source.index
             receive_ns = block["ReceiveDateTime"] if options.clock == "receive" else None
             times(events, block["MDDate"], block["MDTime"], receive_ns)
             (_orders if kind == "orders" else _trades)(events, block)
@@ -276,7 +276,7 @@ def _log_lanes(
     options: SseOptions,
 ) -> Iterator[Sequence[_Array]]:
     thousandths = _Thousandths(options)
-    for rows in pair_blocks(source, _log_columns(), report):
+    for rows in pair_blocks(source, _log_columns(), report, symbols.owner("SecurityID")):
         known = np.isin(rows["MsgType"], list(_NEEDS))
         block = rows.without(~known, report, "not an order, a trade or a snapshot")
         block = block.without(block["SecurityID"] == MISSING, report, "no stock name")
@@ -346,7 +346,7 @@ def _log_events(
     clock_ns = _clock_ns(block["TransactTime"])
     events["key"] = keys(day, block["ChannelNo"], block["BizIndex"])
     events["symbol"] = symbols.column(block, "SecurityID")
-    events["line"] = block.line
+    events["line"], events["source"] = block.line, block.source.index
     times(events, day, clock_ns, None)
     events["side"] = np.select(
         [block[sides[0]] == ord("B"), block[sides[0]] == ord("S")], [_BUY, _SELL]
@@ -429,7 +429,7 @@ class _Snapshots:
         from tapewire.protocol.market import BOOK_EVENT
 
         for number, grouper in self._groupers.items():
-            times_ns, payloads, line = grouper.take()
+            times_ns, payloads, lines = grouper.take()
             instrument = self._out.instrument(number)
             if payloads and instrument is not None:
                 yield Chunk(
@@ -439,5 +439,6 @@ class _Snapshots:
                     BOOK_EVENT,
                     times_ns,
                     payloads,
-                    line,
+                    lines,
+                    grouped=True,
                 )

@@ -86,7 +86,8 @@ class Szse(Importer):
         self, source: SourceFile, day: int, number: str, report: Report | None
     ) -> Iterator[Sequence[_Array]]:
         orders = number == "order_index"
-        for rows in csv_blocks(source, self._columns(orders), report):
+        owner = self._symbols.owner("code")
+        for rows in csv_blocks(source, self._columns(orders), report, owner):
             block = with_keys(rows, day, "channel", number, report)
             block = block.without(
                 self._symbols.column(block, "code") < 0, report, "not a stock name"
@@ -96,7 +97,7 @@ class Szse(Importer):
             events = empty_events(len(block))
             events["key"] = keys(day, block["channel"], block[number])
             events["symbol"] = self._symbols.column(block, "code")
-            events["line"] = block.line
+            events["line"], events["source"] = block.line, source.index
             events["price"] = block["price"]
             events["qty"] = block["volume"]
             times(events, day, block["time"], None)

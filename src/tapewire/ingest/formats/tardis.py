@@ -17,7 +17,7 @@ from tapewire.ingest._parsers import MISSING, L2Grouper
 from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.importer import Chunk, Importer, ImportOptions
 from tapewire.ingest.symbols import directory_name, known_instrument
-from tapewire.ingest.tables import TableBlock, TableColumn, csv_blocks, csv_header
+from tapewire.ingest.tables import RowOwner, TableBlock, TableColumn, csv_blocks, csv_header
 
 if TYPE_CHECKING:
     from tapewire.ingest.report import Report
@@ -58,7 +58,9 @@ class Tardis(Importer):
     ) -> Iterator[tuple[Instrument, TableBlock]]:
         """The rows of each instrument in each block, in order."""
         amounts = [c.name for c in columns if c.name.endswith("amount")]
-        for parsed in csv_blocks(source, columns, report):
+        of_book = any(c.name == "is_snapshot" or _LEVEL.fullmatch(c.name) for c in columns)
+        owner = RowOwner("symbol", directory_name, of_book)
+        for parsed in csv_blocks(source, columns, report, owner):
             early = (parsed["timestamp"] < 0) | (parsed["local_timestamp"] < 0)
             block = parsed.without(early, report, "a time before 1970")
             for name in amounts:
@@ -127,6 +129,7 @@ class _Levels:
 
     def __init__(self, options: ImportOptions) -> None:
         self._groupers: dict[str, tuple[Instrument, L2Grouper]] = {}
+        self._source = 0  # a reader is made for each file
 
     def chunks(self, rows: _Rows) -> Iterator[Chunk]:
         for instrument, block in rows:
@@ -139,6 +142,7 @@ class _Levels:
                     instrument.size_scale,
                 )
                 self._groupers[key] = (instrument, grouper)
+            self._source = block.source.index
             grouper = self._groupers[key][1]
             grouper.add(self.level_rows(block))
             yield from self._take(instrument, grouper)
@@ -147,7 +151,7 @@ class _Levels:
             yield from self._take(instrument, grouper)
 
     def _take(self, instrument: Instrument, grouper: L2Grouper) -> Iterator[Chunk]:
-        timestamps_ns, payloads, line = grouper.take()
+        timestamps_ns, payloads, lines = grouper.take()
         if payloads:
             yield Chunk(
                 instrument.venue,
@@ -156,7 +160,9 @@ class _Levels:
                 BOOK_EVENT,
                 timestamps_ns,
                 payloads,
-                line,
+                lines,
+                sources=self._source,
+                grouped=True,
             )
 
     def level_rows(self, block: TableBlock) -> _Array:
@@ -281,8 +287,10 @@ def _chunk(
     instrument: Instrument, stream: str, type_id: int, block: TableBlock, payloads: _Array
 ) -> Chunk:
     times = np.ascontiguousarray(block["local_timestamp"])
-    line = int(block.line[0])
-    return Chunk(instrument.venue, instrument.symbol, stream, type_id, times, payloads, line)
+    source = block.source.index
+    return Chunk(
+        instrument.venue, instrument.symbol, stream, type_id, times, payloads, block.line, source
+    )
 
 
 class _Kind:
