@@ -125,8 +125,8 @@ def main() -> None:
     results = report.document(facts, rows, alternatives)
     _show(rows, alternatives)
     if scale.smoke:
-        with tempfile.TemporaryDirectory() as folder:
-            _write(Path(folder), results, rows)
+        with tempfile.TemporaryDirectory() as directory:
+            _write(Path(directory), results, rows)
         print("smoke: every row runs; the numbers mean nothing at this size")
     else:
         print(report.summary(rows))
@@ -152,19 +152,19 @@ def _show(rows: list[Row], alternatives: list[dict[str, Any]]) -> None:
     print()
 
 
-def _write(folder: Path, results: dict[str, Any], rows: list[Row]) -> None:
+def _write(directory: Path, results: dict[str, Any], rows: list[Row]) -> None:
     from benchmarks import (
         alternative_plots,
         plots,
     )  # not in every child: Matplotlib is slow to import
 
-    folder.mkdir(parents=True, exist_ok=True)
-    report.save(folder / "results.json", results)
-    (folder / "RESULTS.md").write_text(markdown.results_page(results))
-    drawn = plots.draw(folder / "plots", rows)
-    drawn += alternative_plots.draw(folder / "plots", results["alternatives"])
+    directory.mkdir(parents=True, exist_ok=True)
+    report.save(directory / "results.json", results)
+    (directory / "RESULTS.md").write_text(markdown.results_page(results))
+    drawn = plots.draw(directory / "plots", rows)
+    drawn += alternative_plots.draw(directory / "plots", results["alternatives"])
     names = ", ".join(path.name for path in drawn)
-    print(f"wrote results.json, RESULTS.md and {names} in {folder}")
+    print(f"wrote results.json, RESULTS.md and {names} in {directory}")
 
 
 if __name__ == "__main__":

@@ -21,10 +21,10 @@ HUES = ("#57606a", "#a40e6b", "#bc4c00", "#8250df", "#1a7f37", "#6e40aa", "#7c5c
 COLORS = dict(zip((name for name in ALTERNATIVES if name not in OURS), HUES, strict=True))
 
 
-def draw(folder: Path, alternatives: list[dict[str, Any]]) -> list[Path]:
+def draw(directory: Path, alternatives: list[dict[str, Any]]) -> list[Path]:
     """Draw both, if there is something to show; returns their paths."""
     pictures = {"alternatives-latency.png": _latency, "alternatives-throughput.png": _throughput}
-    return save(folder, pictures, alternatives)
+    return save(directory, pictures, alternatives)
 
 
 def spread(places: list[float], apart: float) -> list[float]:

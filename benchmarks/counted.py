@@ -27,7 +27,7 @@ OPERATIONS = (
 )
 
 
-def main(library, folder):
+def main(library, directory):
     import tapewire as tw
     from tapewire import _native
 
@@ -36,12 +36,12 @@ def main(library, folder):
     lib.measure.argtypes = [work_type, ctypes.c_long]
     lib.open_queue.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
 
-    lib.open_queue(f"{folder}/native".encode(), SEGMENT_BYTES)
+    lib.open_queue(f"{directory}/native".encode(), SEGMENT_BYTES)
     lib.open_books()
     # The complete segment is prepared beforehand, so that no call prepares a part of it.
     options = {"segment_bytes": SEGMENT_BYTES, "require_prealloc": True}
-    writer = tw.open_publisher(f"{folder}/python", **options)
-    reader = tw.open_log(f"{folder}/python")
+    writer = tw.open_publisher(f"{directory}/python", **options)
+    reader = tw.open_log(f"{directory}/python")
 
     def append_by(call, payload=PAYLOAD):
         def work(records):

@@ -88,11 +88,11 @@ def _library(core: Path) -> Path:
     return library
 
 
-def _totals(folder: Path) -> list[int]:
+def _totals(directory: Path) -> list[int]:
     """The counts of each part of the main thread, in order."""
     totals = []
     for part in range(1, 2 * len(OPERATIONS) + 1):
-        text = (folder / f"out.{part}-01").read_text()
+        text = (directory / f"out.{part}-01").read_text()
         found = re.search(r"^totals: (\d+)", text, re.MULTILINE)
         assert found, f"part {part} of callgrind's output has no total"
         totals.append(int(found[1]))
@@ -105,11 +105,11 @@ def count() -> dict[str, Counts]:
         raise NotCompared("needs valgrind")
     core = _core()
     library = _library(core)
-    with harness.scratch() as folder:
+    with harness.scratch() as directory:
         run = subprocess.run(
             [
-                *("valgrind", *CALLGRIND, f"--callgrind-out-file={folder / 'out'}"),
-                *(sys.executable, ROOT / "benchmarks" / "counted.py", library, folder),
+                *("valgrind", *CALLGRIND, f"--callgrind-out-file={directory / 'out'}"),
+                *(sys.executable, ROOT / "benchmarks" / "counted.py", library, directory),
             ],
             env=os.environ | {"PYTHONHASHSEED": "0"},
             capture_output=True,
@@ -118,7 +118,7 @@ def count() -> dict[str, Counts]:
         )
         if run.returncode != 0:
             raise RuntimeError(f"callgrind ended with {run.returncode}:\n{run.stderr}")
-        totals = _totals(folder)
+        totals = _totals(directory)
     # The difference between N and 2 N records does not include costs that occur once.
     per_record = {
         operation: (totals[2 * i + 1] - totals[2 * i]) / RECORDS

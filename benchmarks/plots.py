@@ -36,7 +36,7 @@ STYLE = {
 }
 
 
-def draw(folder: Path, rows: list[Row]) -> list[Path]:
+def draw(directory: Path, rows: list[Row]) -> list[Path]:
     """Draw every plot that has rows; returns their paths."""
     pictures = {
         "bars.png": _bars,
@@ -47,19 +47,19 @@ def draw(folder: Path, rows: list[Row]) -> list[Path]:
         "segments.png": _segments,
         "books.png": _books,
     }
-    return save(folder, pictures, rows)
+    return save(directory, pictures, rows)
 
 
-def save(folder: Path, pictures: dict[str, Callable[[Any], Any]], results: Any) -> list[Path]:
+def save(directory: Path, pictures: dict[str, Callable[[Any], Any]], results: Any) -> list[Path]:
     """Save the plots that have something to show."""
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     drawn = []
     with plt.rc_context(STYLE):
         for name, picture in pictures.items():
             if (figure := picture(results)) is not None:
-                figure.savefig(folder / name, bbox_inches="tight")
+                figure.savefig(directory / name, bbox_inches="tight")
                 plt.close(figure)
-                drawn.append(folder / name)
+                drawn.append(directory / name)
     return drawn
 
 

@@ -1,4 +1,4 @@
-"""Real markets as events of the benchmark, from the captures in `folder()`, if any."""
+"""Real markets as events of the benchmark, from the captures in `directory()`, if any."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FUTURE = tuple(f"binance/usdm_btcusdt_202407{day}.gz" for day in (18, 19))
 STOCK = "sse/600519_20230207.zip"
 
 
-def folder() -> Path:
+def directory() -> Path:
     """The directory of the captures; it may not exist."""
     given = os.environ.get("TAPEWIRE_MARKETDATA")
     return Path(given) if given else ROOT.parent / "shared" / "marketdata"
@@ -26,15 +26,15 @@ def folder() -> Path:
 
 def missing(*names: str) -> str | None:
     """None if all of these captures exist, else which one does not."""
-    absent = [name for name in names if not (folder() / name).is_file()]
-    return f"no {absent[0]} in {folder()}" if absent else None
+    absent = [name for name in names if not (directory() / name).is_file()]
+    return f"no {absent[0]} in {directory()}" if absent else None
 
 
 def _imported(format: str, names: tuple[str, ...], archive: Path) -> Iterator[Any]:
     """The book events of these captures, in order of days."""
     from tapewire import ingest
 
-    summary = ingest.run(format, [folder() / name for name in names], archive)
+    summary = ingest.run(format, [directory() / name for name in names], archive)
     for log in sorted(name for name in summary.logs if name.endswith("/book")):
         with tw.open_log(archive / log) as reader:
             while (record := reader.next()) is not None:

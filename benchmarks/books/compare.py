@@ -84,9 +84,9 @@ def started(book: Book, job: Job) -> dict[str, Any]:
     return found
 
 
-def prepared(folder: Path, market: Market, rounds: int) -> Job:
+def prepared(directory: Path, market: Market, rounds: int) -> Job:
     """Write the events to a file and to a queue."""
-    path, queue = folder / f"{market.what}.npy", folder / f"{market.what}.queue"
+    path, queue = directory / f"{market.what}.npy", directory / f"{market.what}.queue"
     np.save(path, market.events)
     write = tape.write_l2 if market.kind == "l2" else tape.write_l3
     write(queue, market.events, market.price_scale, market.size_scale)
@@ -170,9 +170,9 @@ def rows_of(market: Market, found: dict[str, Replayed]) -> list[Row]:
     return rows
 
 
-def memory_rows(folder: Path, orders: int) -> list[Row]:
+def memory_rows(directory: Path, orders: int) -> list[Row]:
     """Memory per resting order."""
-    job = prepared(folder, Market("l3", "memory", events.resting_orders(orders)), 1)
+    job = prepared(directory, Market("l3", "memory", events.resting_orders(orders)), 1)
     rows = []
     for book in (OURS, *HFT, NAUTILUS):
         if book.missing is None:
@@ -185,8 +185,8 @@ def memory_rows(folder: Path, orders: int) -> list[Row]:
 
 
 def _captured(kind: str, what: str, make: Any) -> Market:
-    with scratch() as folder:
-        found, *scales = make(folder)
+    with scratch() as directory:
+        found, *scales = make(directory)
     return Market(kind, what, found, *scales, same_tops=False)
 
 
@@ -229,9 +229,9 @@ def run(scale: Scale) -> list[Row]:
     rounds, passes = scale.pick((15, 2), (1, 1))
     for make in markets(scale):
         market = make()
-        with scratch() as folder:
-            found = compared(prepared(folder, market, rounds), market.same_tops, passes)
+        with scratch() as directory:
+            found = compared(prepared(directory, market, rounds), market.same_tops, passes)
         rows += rows_of(market, found)
-    with scratch() as folder:
-        rows += memory_rows(folder, scale.pick(1_000_000, 10_000))
+    with scratch() as directory:
+        rows += memory_rows(directory, scale.pick(1_000_000, 10_000))
     return rows

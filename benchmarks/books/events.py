@@ -21,7 +21,7 @@ MIDDLE = 600_000
 
 # `diff` is the message that a change belongs to; 0 is the snapshot. Size 0 removes the level.
 L2_DTYPE = np.dtype([("diff", "u4"), ("side", "u1"), ("price", "i8"), ("size", "i8")])
-# `price` is where the order rests afterwards, `size` what the event says (of an order added, its
+# `price` is where the order rests afterwards, `size` that of the event (of an order added, its
 # size; modified, its new one; traded, how much; cancelled, 0), `left` the remainder after it.
 L3_DTYPE = np.dtype(
     [

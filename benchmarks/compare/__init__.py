@@ -5,9 +5,9 @@ An alternative is a module of this package with
 - `TITLE`, and `WHAT` in one line: the transport, whether it is persisted, the settings;
 - `missing()`: None if it can run, else the reason why not;
 - `version()`;
-- `one_way(messages, size, gap_ns, folder)`: nanoseconds per message, from when it was due to be
+- `one_way(messages, size, gap_ns, directory)`: nanoseconds per message, from when it was due to be
   sent (the message carries that time) until the other process has read it, as an int64 array;
-- `throughput(messages, size, folder)`: records per second from one process to another.
+- `throughput(messages, size, directory)`: records per second from one process to another.
 
 Either of the last two may be None; another form of the same alternative has it then.
 """

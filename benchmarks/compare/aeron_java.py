@@ -28,11 +28,11 @@ def version() -> str:
 
 
 def one_way(
-    messages: int, size: int, gap_ns: int, folder: Path
+    messages: int, size: int, gap_ns: int, directory: Path
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return jvm.one_way("aeron", _FLAGS, messages, size, gap_ns, folder)
+    return jvm.one_way("aeron", _FLAGS, messages, size, gap_ns, directory)
 
 
-def throughput(messages: int, size: int, folder: Path) -> float:
+def throughput(messages: int, size: int, directory: Path) -> float:
     """One message per claim, up to 16 per poll; 64 MiB terms; warmed up by two million messages."""
-    return jvm.throughput("aeron", _FLAGS, messages, size, folder)
+    return jvm.throughput("aeron", _FLAGS, messages, size, directory)

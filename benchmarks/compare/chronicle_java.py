@@ -45,24 +45,24 @@ def version() -> str:
 
 
 def one_way(
-    messages: int, size: int, gap_ns: int, folder: Path
+    messages: int, size: int, gap_ns: int, directory: Path
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return jvm.one_way("chronicle", _FLAGS, messages, size, gap_ns, folder)
+    return jvm.one_way("chronicle", _FLAGS, messages, size, gap_ns, directory)
 
 
-def throughput(messages: int, size: int, folder: Path) -> float:
+def throughput(messages: int, size: int, directory: Path) -> float:
     """One call per message on both sides; warmed up by two million messages."""
-    return jvm.throughput("chronicle", _FLAGS, messages, size, folder)
+    return jvm.throughput("chronicle", _FLAGS, messages, size, directory)
 
 
-def calls(messages: int, size: int, folder: Path) -> dict[str, dict[str, Any]]:
+def calls(messages: int, size: int, directory: Path) -> dict[str, dict[str, Any]]:
     """The cost of one `append` and of one `tail`, each by itself, in one warm thread.
 
     `series` are means of rounds with no clock inside, `percentiles` those of single calls with
     the two clock readings around them.
     """
     names = ("append", "tail")
-    with tempfile.TemporaryDirectory(dir=folder, prefix="chronicle-") as own:
+    with tempfile.TemporaryDirectory(dir=directory, prefix="chronicle-") as own:
         means = jvm.alone(_FLAGS, "tapewire.compare.Micro", names, own, size, messages)
         return {
             name: {
@@ -73,11 +73,11 @@ def calls(messages: int, size: int, folder: Path) -> dict[str, dict[str, Any]]:
         }
 
 
-def append_ns(messages: int, size: int, folder: Path) -> float:
+def append_ns(messages: int, size: int, directory: Path) -> float:
     """The best round's mean."""
-    return float(calls(messages, size, folder)["append"]["series"]["best"])
+    return float(calls(messages, size, directory)["append"]["series"]["best"])
 
 
-def tail_ns(messages: int, size: int, folder: Path) -> float:
+def tail_ns(messages: int, size: int, directory: Path) -> float:
     """The best round's mean."""
-    return float(calls(messages, size, folder)["tail"]["series"]["best"])
+    return float(calls(messages, size, directory)["tail"]["series"]["best"])

@@ -34,19 +34,19 @@ def _message(size: int) -> type[ctypes.Array[ctypes.c_uint8]]:
     return ctypes.c_uint8 * size
 
 
-def _prefix(folder: Path) -> str:
-    return f"{folder.name}-"
+def _prefix(directory: Path) -> str:
+    return f"{directory.name}-"
 
 
 @contextlib.contextmanager
-def _service(folder: Path, size: int) -> Iterator[Any]:
+def _service(directory: Path, size: int) -> Iterator[Any]:
     """The service of this directory: the same in both processes, and different from any other."""
     import iceoryx2 as iox2
 
     iox2.set_log_level_from_env_or(iox2.LogLevel.Error)
     config = iox2.config.default()
-    config.global_cfg.root_path = iox2.Path.new(str(folder))
-    config.global_cfg.prefix = iox2.FileName.new(_prefix(folder))
+    config.global_cfg.root_path = iox2.Path.new(str(directory))
+    config.global_cfg.prefix = iox2.FileName.new(_prefix(directory))
     builder = iox2.NodeBuilder.new().config(config)
     builder = builder.signal_handling_mode(iox2.SignalHandlingMode.Disabled)
     node = builder.create(iox2.ServiceType.Ipc)
@@ -63,10 +63,10 @@ def _service(folder: Path, size: int) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _sender(folder: Path, size: int) -> Iterator[Callable[[bytes], object]]:
+def _sender(directory: Path, size: int) -> Iterator[Callable[[bytes], object]]:
     import iceoryx2 as iox2
 
-    with _service(folder, size) as service:
+    with _service(directory, size) as service:
         publisher = (
             service.publisher_builder()
             .backpressure_strategy(iox2.BackpressureStrategy.RetryUntilDelivered)
@@ -84,8 +84,8 @@ def _sender(folder: Path, size: int) -> Iterator[Callable[[bytes], object]]:
 
 
 @contextlib.contextmanager
-def _receiver(folder: Path, size: int) -> Iterator[Callable[[], object]]:
-    with _service(folder, size) as service:
+def _receiver(directory: Path, size: int) -> Iterator[Callable[[], object]]:
+    with _service(directory, size) as service:
         subscriber = service.subscriber_builder().create()
         receive, view = subscriber.receive, _message(size).from_address
         held = None  # a sample is returned when nothing refers to it
@@ -104,29 +104,29 @@ def _receiver(folder: Path, size: int) -> Iterator[Callable[[], object]]:
 
 
 @contextlib.contextmanager
-def _nothing_left(folder: Path) -> Iterator[None]:
+def _nothing_left(directory: Path) -> Iterator[None]:
     """A node's management segment remains even after everything was closed."""
     try:
         yield
     finally:
-        for path in Path("/dev/shm").glob(_prefix(folder) + "*"):
+        for path in Path("/dev/shm").glob(_prefix(directory) + "*"):
             path.unlink()
 
 
-def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
-    with _nothing_left(folder):
+def one_way(messages: int, size: int, gap_ns: int, directory: Path) -> np.ndarray[Any, Any]:
+    with _nothing_left(directory):
         return two_ends.one_way(
             messages,
             size,
             gap_ns,
-            lambda: _sender(folder, size),
-            lambda: _receiver(folder, size),
+            lambda: _sender(directory, size),
+            lambda: _receiver(directory, size),
         )
 
 
-def throughput(messages: int, size: int, folder: Path) -> float:
+def throughput(messages: int, size: int, directory: Path) -> float:
     """One message per call; the API offers nothing else."""
-    with _nothing_left(folder):
+    with _nothing_left(directory):
         return two_ends.throughput(
-            messages, size, lambda: _sender(folder, size), lambda: _receiver(folder, size)
+            messages, size, lambda: _sender(directory, size), lambda: _receiver(directory, size)
         )

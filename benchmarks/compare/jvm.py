@@ -234,7 +234,7 @@ def _crew(flags: tuple[str, ...], seconds: float) -> Iterator[_Crew]:
 
 
 def _run_pair(
-    alternative: str, flags: tuple[str, ...], folder: Path, size: int, messages: int, gap_ns: int
+    alternative: str, flags: tuple[str, ...], directory: Path, size: int, messages: int, gap_ns: int
 ) -> str:
     """Run sender and receiver, see `Main.java`; the receiver's result line."""
     if size < STAMP_BYTES:
@@ -242,9 +242,9 @@ def _run_pair(
     seconds = START_S + 3 * messages * max(gap_ns, 1_000) / 1e9
     with _crew(flags, seconds) as crew:
         main = ("tapewire.compare.Main", alternative)
-        receiver = crew.start(1, *main, "receive", folder, size, messages, gap_ns)
+        receiver = crew.start(1, *main, "receive", directory, size, messages, gap_ns)
         _expect("ready", crew.hear(receiver))
-        sender = crew.start(0, *main, "send", folder, size, messages, gap_ns)
+        sender = crew.start(0, *main, "send", directory, size, messages, gap_ns)
         _expect("warm", crew.hear(receiver))
         sender.go()
         result = crew.hear(receiver)
@@ -260,21 +260,21 @@ def _expect(word: str, said: str) -> None:
 
 
 def one_way(
-    alternative: str, flags: tuple[str, ...], messages: int, size: int, gap_ns: int, folder: Path
+    alternative: str, flags: tuple[str, ...], messages: int, size: int, gap_ns: int, directory: Path
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Nanoseconds from when each message was due until the other JVM received it."""
     if gap_ns <= 0:
         raise ValueError(f"a paced run needs a gap: gap_ns={gap_ns}")
-    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{alternative}-") as own:
+    with tempfile.TemporaryDirectory(dir=directory, prefix=f"{alternative}-") as own:
         _expect("written", _run_pair(alternative, flags, Path(own), size, messages, gap_ns))
         return read_latencies(Path(own) / "latencies", messages)
 
 
 def throughput(
-    alternative: str, flags: tuple[str, ...], messages: int, size: int, folder: Path
+    alternative: str, flags: tuple[str, ...], messages: int, size: int, directory: Path
 ) -> float:
     """Records per second, from before the first is sent until the last has arrived."""
-    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{alternative}-") as own:
+    with tempfile.TemporaryDirectory(dir=directory, prefix=f"{alternative}-") as own:
         return float(_run_pair(alternative, flags, Path(own), size, messages, gap_ns=0))
 
 

@@ -36,16 +36,16 @@ def version() -> str:
     return f"{importlib.metadata.version('lmdb')} (LMDB {library})"
 
 
-def _open(folder: Path) -> Any:
+def _open(directory: Path) -> Any:
     import lmdb
 
     # Survives the death of the process but not a power failure, as Tapewire between two flushes.
-    return lmdb.open(str(folder), map_size=4 << 30, sync=False, metasync=False, writemap=True)
+    return lmdb.open(str(directory), map_size=4 << 30, sync=False, metasync=False, writemap=True)
 
 
 @contextlib.contextmanager
-def _sender(folder: Path) -> Iterator[Callable[[bytes], object]]:
-    with _open(folder) as environment:
+def _sender(directory: Path) -> Iterator[Callable[[bytes], object]]:
+    with _open(directory) as environment:
         begin, pack, number = environment.begin, KEY.pack, 0
 
         def send(message: bytes) -> None:
@@ -58,8 +58,8 @@ def _sender(folder: Path) -> Iterator[Callable[[bytes], object]]:
 
 
 @contextlib.contextmanager
-def _receiver(folder: Path) -> Iterator[Callable[[], bytes | None]]:
-    with _open(folder) as environment:
+def _receiver(directory: Path) -> Iterator[Callable[[], bytes | None]]:
+    with _open(directory) as environment:
         begin, pack, number = environment.begin, KEY.pack, 0
 
         def poll() -> bytes | None:
@@ -73,14 +73,14 @@ def _receiver(folder: Path) -> Iterator[Callable[[], bytes | None]]:
         yield poll
 
 
-def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
+def one_way(messages: int, size: int, gap_ns: int, directory: Path) -> np.ndarray[Any, Any]:
     """One transaction per message."""
     return two_ends.one_way(
-        messages, size, gap_ns, lambda: _sender(folder), lambda: _receiver(folder)
+        messages, size, gap_ns, lambda: _sender(directory), lambda: _receiver(directory)
     )
 
 
-def throughput(messages: int, size: int, folder: Path) -> float:
+def throughput(messages: int, size: int, directory: Path) -> float:
     """1,000 records per transaction; the reader reads all records that each transaction shows."""
 
     @contextlib.contextmanager
@@ -93,11 +93,11 @@ def throughput(messages: int, size: int, folder: Path) -> float:
                     for number in range(first, min(first + BATCH, messages)):
                         transaction.put(KEY.pack(number), message, append=True)
 
-        with _open(folder) as environment:
+        with _open(directory) as environment:
             yield send_all
 
     def receive(shared: pair.Shared) -> None:
-        with _open(folder) as environment:
+        with _open(directory) as environment:
             pair.begin_receiving(shared)
             number = 0
             while number < shared.count:

@@ -54,8 +54,8 @@ def measured_or_failed(name: str, scale: Scale) -> dict[str, Any]:
 
 def _one_way(alternative: Alternative, module: Any, scale: Scale) -> dict[str, Any]:
     messages = scale.pick(alternative.messages, SMOKE_MESSAGES)
-    with scratch() as folder, time_limit(180 + 3 * messages * alternative.gap_ns / 1e9):
-        trips = module.one_way(messages, PAYLOAD_BYTES, alternative.gap_ns, folder)
+    with scratch() as directory, time_limit(180 + 3 * messages * alternative.gap_ns / 1e9):
+        trips = module.one_way(messages, PAYLOAD_BYTES, alternative.gap_ns, directory)
     if len(trips) != messages:
         raise RuntimeError(f"{module.TITLE}: {messages} sent, {len(trips)} received")
     found = percentiles(trips[messages // 10 :])
@@ -66,8 +66,8 @@ def _throughput(alternative: Alternative, module: Any, scale: Scale) -> dict[str
     messages = scale.pick(alternative.flow, SMOKE_MESSAGES)
     rates = []
     for _ in range(scale.pick(FLOWS, 1)):
-        with scratch() as folder, time_limit(180):
-            rates.append(module.throughput(messages, PAYLOAD_BYTES, folder))
+        with scratch() as directory, time_limit(180):
+            rates.append(module.throughput(messages, PAYLOAD_BYTES, directory))
     return {
         "messages": messages,
         "records_per_s": max(rates),

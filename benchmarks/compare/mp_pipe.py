@@ -44,10 +44,10 @@ def _ends() -> tuple[two_ends.OpenSender, two_ends.OpenReceiver]:
     return sender, receiver
 
 
-def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
+def one_way(messages: int, size: int, gap_ns: int, directory: Path) -> np.ndarray[Any, Any]:
     return two_ends.one_way(messages, size, gap_ns, *_ends())
 
 
-def throughput(messages: int, size: int, folder: Path) -> float:
+def throughput(messages: int, size: int, directory: Path) -> float:
     """One message per call."""
     return two_ends.throughput(messages, size, *_ends())

@@ -86,12 +86,12 @@ def _ring(size: int) -> Iterator[tuple[two_ends.OpenSender, two_ends.OpenReceive
         memory.unlink()
 
 
-def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
+def one_way(messages: int, size: int, gap_ns: int, directory: Path) -> np.ndarray[Any, Any]:
     with _ring(size) as ends:
         return two_ends.one_way(messages, size, gap_ns, *ends)
 
 
-def throughput(messages: int, size: int, folder: Path) -> float:
+def throughput(messages: int, size: int, directory: Path) -> float:
     """One message per call."""
     with _ring(size) as ends:
         return two_ends.throughput(messages, size, *ends)

@@ -34,20 +34,20 @@ def version() -> str:
     return f"{server.version(PROGRAM)} (nats-py {importlib.metadata.version('nats-py')})"
 
 
-def _address(folder: Path) -> str | None:
+def _address(directory: Path) -> str | None:
     """The port that the server reports, once it has started."""
-    for path in folder.glob("*.ports"):
+    for path in directory.glob("*.ports"):
         with contextlib.suppress(json.JSONDecodeError):  # partly written
             return json.loads(path.read_text())["nats"][0]
     return None
 
 
 @contextlib.contextmanager
-def _server(folder: Path) -> Iterator[None]:
-    arguments = ("-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", str(folder))
-    arguments += ("-js", "-sd", str(folder))
+def _server(directory: Path) -> Iterator[None]:
+    arguments = ("-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", str(directory))
+    arguments += ("-js", "-sd", str(directory))
     with server.running(
-        PROGRAM, *arguments, folder=folder, answers=lambda: _address(folder) is not None
+        PROGRAM, *arguments, directory=directory, answers=lambda: _address(directory) is not None
     ):
         yield
 
@@ -55,15 +55,15 @@ def _server(folder: Path) -> Iterator[None]:
 class _Client:
     """The asynchronous client behind synchronous calls, which run its event loop."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._loop = asyncio.new_event_loop()
         self.run = self._loop.run_until_complete
 
     def __enter__(self) -> _Client:
         import nats
 
-        self._connection = self.run(nats.connect(_address(self._folder)))
+        self._connection = self.run(nats.connect(_address(self._directory)))
         self.stream = self._connection.jetstream()
         return self
 
@@ -97,13 +97,13 @@ class _Client:
 
 
 @contextlib.contextmanager
-def _sender(folder: Path) -> Iterator[Callable[[bytes], object]]:
-    with _Client(folder) as client:
+def _sender(directory: Path) -> Iterator[Callable[[bytes], object]]:
+    with _Client(directory) as client:
         client.add_stream()
         yield lambda message: client.run(client.stream.publish(SUBJECT, message))
 
 
-def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
+def one_way(messages: int, size: int, gap_ns: int, directory: Path) -> np.ndarray[Any, Any]:
     """Each message is acknowledged by the server before the next is published."""
 
     def receive(shared: pair.Shared) -> None:
@@ -113,16 +113,16 @@ def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[A
 
         now, unpack = time.perf_counter_ns, pair.STAMP.unpack_from
         stamp, got = shared.stamp, shared.got
-        with _Client(folder) as client:
+        with _Client(directory) as client:
             client.consume(shared, note)
 
-    with _server(folder):
+    with _server(directory):
         return pair.run_pair(
-            messages, size, gap_ns, lambda: _sender(folder), receive, patient=True
+            messages, size, gap_ns, lambda: _sender(directory), receive, patient=True
         ).from_due()
 
 
-def throughput(messages: int, size: int, folder: Path) -> float:
+def throughput(messages: int, size: int, directory: Path) -> float:
     """`publish_async`, thousands unacknowledged at a time; a callback per message."""
 
     async def publish(stream: Any) -> None:
@@ -133,13 +133,13 @@ def throughput(messages: int, size: int, folder: Path) -> float:
 
     @contextlib.contextmanager
     def flow() -> Iterator[Callable[[], object]]:
-        with _Client(folder) as client:
+        with _Client(directory) as client:
             client.add_stream()
             yield lambda: client.run(publish(client.stream))
 
     def receive(shared: pair.Shared) -> None:
-        with _Client(folder) as client:
+        with _Client(directory) as client:
             client.consume(shared, lambda number, message: None)
 
-    with _server(folder):
+    with _server(directory):
         return pair.run_flow(messages, flow, receive)

@@ -38,25 +38,25 @@ def _socket(kind: str) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def sender(folder: Path) -> Iterator[Callable[[bytes], object]]:
+def sender(directory: Path) -> Iterator[Callable[[bytes], object]]:
     with _socket("PUSH") as socket:
-        socket.bind(f"ipc://{folder}/zmq")
+        socket.bind(f"ipc://{directory}/zmq")
         yield socket.send
 
 
 @contextlib.contextmanager
-def _blocking(folder: Path) -> Iterator[Callable[[], bytes]]:
+def _blocking(directory: Path) -> Iterator[Callable[[], bytes]]:
     with _socket("PULL") as socket:
-        socket.connect(f"ipc://{folder}/zmq")
+        socket.connect(f"ipc://{directory}/zmq")
         yield socket.recv
 
 
 @contextlib.contextmanager
-def spinning(folder: Path) -> Iterator[Callable[[], bytes | None]]:
+def spinning(directory: Path) -> Iterator[Callable[[], bytes | None]]:
     import zmq
 
     with _socket("PULL") as socket:
-        socket.connect(f"ipc://{folder}/zmq")
+        socket.connect(f"ipc://{directory}/zmq")
 
         def poll() -> bytes | None:
             try:
@@ -67,12 +67,14 @@ def spinning(folder: Path) -> Iterator[Callable[[], bytes | None]]:
         yield poll
 
 
-def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
+def one_way(messages: int, size: int, gap_ns: int, directory: Path) -> np.ndarray[Any, Any]:
     return two_ends.one_way(
-        messages, size, gap_ns, lambda: sender(folder), lambda: _blocking(folder)
+        messages, size, gap_ns, lambda: sender(directory), lambda: _blocking(directory)
     )
 
 
-def throughput(messages: int, size: int, folder: Path) -> float:
+def throughput(messages: int, size: int, directory: Path) -> float:
     """One message per call; libzmq batches them internally."""
-    return two_ends.throughput(messages, size, lambda: sender(folder), lambda: _blocking(folder))
+    return two_ends.throughput(
+        messages, size, lambda: sender(directory), lambda: _blocking(directory)
+    )

@@ -16,13 +16,13 @@ TITLE = "pyzmq ipc://, spinning"
 WHAT = "the same sockets; recv(NOBLOCK) in a loop"
 
 
-def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
+def one_way(messages: int, size: int, gap_ns: int, directory: Path) -> np.ndarray[Any, Any]:
     return two_ends.one_way(
         messages,
         size,
         gap_ns,
-        lambda: pyzmq_ipc.sender(folder),
-        lambda: pyzmq_ipc.spinning(folder),
+        lambda: pyzmq_ipc.sender(directory),
+        lambda: pyzmq_ipc.spinning(directory),
         patient=True,  # the receiver uses one core; the threads of libzmq need the other
     )
 

@@ -35,41 +35,41 @@ def version() -> str:
 
 
 @contextlib.contextmanager
-def _client(folder: Path) -> Iterator[Any]:
+def _client(directory: Path) -> Iterator[Any]:
     import redis
 
-    path = str(folder / "redis.sock")
+    path = str(directory / "redis.sock")
     with redis.Redis(unix_socket_path=path, socket_timeout=60) as client:  # longer than any BLOCK
         yield client
 
 
 @contextlib.contextmanager
-def _server(folder: Path) -> Iterator[None]:
+def _server(directory: Path) -> Iterator[None]:
     import redis
 
     def answers() -> bool:
         try:
-            with _client(folder) as client:
+            with _client(directory) as client:
                 return bool(client.ping())
         except redis.ConnectionError:
             return False
 
     options = {
         "port": "0",  # no TCP
-        "unixsocket": str(folder / "redis.sock"),
-        "dir": str(folder),
+        "unixsocket": str(directory / "redis.sock"),
+        "dir": str(directory),
         "save": "",
         "appendonly": "yes",
         "appendfsync": "everysec",
     }
     arguments = [word for name, value in options.items() for word in (f"--{name}", value)]
-    with server.running(PROGRAM, *arguments, folder=folder, answers=answers):
+    with server.running(PROGRAM, *arguments, directory=directory, answers=answers):
         yield
 
 
 @contextlib.contextmanager
-def _sender(folder: Path) -> Iterator[Callable[[bytes], object]]:
-    with _client(folder) as client:
+def _sender(directory: Path) -> Iterator[Callable[[bytes], object]]:
+    with _client(directory) as client:
         yield lambda message: client.xadd(STREAM, {FIELD: message})
 
 
@@ -83,7 +83,7 @@ def _take(client: Any, last: bytes, count: int) -> list[tuple[bytes, dict[bytes,
 
 
 @contextlib.contextmanager
-def _receiver(folder: Path) -> Iterator[Callable[[], bytes]]:
+def _receiver(directory: Path) -> Iterator[Callable[[], bytes]]:
     waiting: deque[tuple[bytes, dict[bytes, bytes]]] = deque()
     last = b"0"
 
@@ -94,19 +94,24 @@ def _receiver(folder: Path) -> Iterator[Callable[[], bytes]]:
         last, fields = waiting.popleft()
         return fields[FIELD]
 
-    with _client(folder) as client:
+    with _client(directory) as client:
         yield poll
 
 
-def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
+def one_way(messages: int, size: int, gap_ns: int, directory: Path) -> np.ndarray[Any, Any]:
     """An XADD per message, answered before the next."""
-    with _server(folder):
+    with _server(directory):
         return two_ends.one_way(
-            messages, size, gap_ns, lambda: _sender(folder), lambda: _receiver(folder), patient=True
+            messages,
+            size,
+            gap_ns,
+            lambda: _sender(directory),
+            lambda: _receiver(directory),
+            patient=True,
         )
 
 
-def throughput(messages: int, size: int, folder: Path) -> float:
+def throughput(messages: int, size: int, directory: Path) -> float:
     """Pipelines of 1,000 XADD; XREAD takes up to 1,000 at once."""
 
     @contextlib.contextmanager
@@ -120,11 +125,11 @@ def throughput(messages: int, size: int, folder: Path) -> float:
                         pipeline.xadd(STREAM, message)
                     pipeline.execute()
 
-        with _client(folder) as client:
+        with _client(directory) as client:
             yield send_all
 
     def receive(shared: pair.Shared) -> None:
-        with _client(folder) as client:
+        with _client(directory) as client:
             pair.begin_receiving(shared)
             left, last = shared.count, b"0"
             while left:
@@ -133,5 +138,5 @@ def throughput(messages: int, size: int, folder: Path) -> float:
                 left -= len(entries)
             pair.end_receiving(shared)
 
-    with _server(folder):
+    with _server(directory):
         return pair.run_flow(messages, flow, receive)

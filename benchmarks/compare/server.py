@@ -38,17 +38,17 @@ def version(program: str) -> str:
 
 @contextlib.contextmanager
 def running(
-    program: str, *arguments: str, folder: Path, answers: Callable[[], bool]
+    program: str, *arguments: str, directory: Path, answers: Callable[[], bool]
 ) -> Iterator[None]:
     """A server that accepts connections; stopped at the end of the block or of this process."""
     path = find(program)
     assert path is not None
-    said = folder / f"{program}.out"
+    said = directory / f"{program}.out"
     with (
         said.open("wb") as out,
         subprocess.Popen(
             [path, *arguments],
-            cwd=folder,
+            cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

@@ -24,7 +24,7 @@ WHAT = f"the same queue; append_batch of {ROWS:,} numpy rows, read_batch"
 one_way = None  # a record's latency: see "Tapewire"
 
 
-def throughput(messages: int, size: int, folder: Path) -> float:
+def throughput(messages: int, size: int, directory: Path) -> float:
     """`append_batch` of 1,000 numpy rows, `read_batch` of as many or fewer; several segments."""
 
     @contextlib.contextmanager
@@ -36,11 +36,11 @@ def throughput(messages: int, size: int, folder: Path) -> float:
                 writer.append_batch(TYPE_ID, rows)
             writer.append_batch(TYPE_ID, rows[: messages % ROWS])
 
-        with tapewire_queue.open_writer(folder) as writer:
+        with tapewire_queue.open_writer(directory) as writer:
             yield send_all
 
     def receive(shared: pair.Shared) -> None:
-        with tapewire_queue.open_reader(folder, tw.BusySpin()) as reader:
+        with tapewire_queue.open_reader(directory, tw.BusySpin()) as reader:
             pair.begin_receiving(shared)
             left = shared.count
             while left:

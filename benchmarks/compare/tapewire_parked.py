@@ -21,10 +21,10 @@ WHAT = "the same queue; follow() with SpinThenPark, the default: the reader slee
 throughput = None  # a reader with a backlog never sleeps: see "Tapewire"
 
 
-def _receive(folder: Path, shared: pair.Shared) -> None:
+def _receive(directory: Path, shared: pair.Shared) -> None:
     now, unpack, count = time.perf_counter_ns, pair.STAMP.unpack_from, shared.count
     stamp, got = shared.stamp, shared.got
-    with tapewire_queue.open_reader(folder, tw.SpinThenPark()) as reader:
+    with tapewire_queue.open_reader(directory, tw.SpinThenPark()) as reader:
         pair.begin_receiving(shared)
         for i, record in enumerate(reader.follow(timeout=30)):
             stamp[i] = unpack(record.payload)[0]
@@ -34,11 +34,11 @@ def _receive(folder: Path, shared: pair.Shared) -> None:
         pair.end_receiving(shared)
 
 
-def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
+def one_way(messages: int, size: int, gap_ns: int, directory: Path) -> np.ndarray[Any, Any]:
     return pair.run_pair(
         messages,
         size,
         gap_ns,
-        lambda: tapewire_queue.sender(folder, require_prealloc=True),
-        lambda shared: _receive(folder, shared),
+        lambda: tapewire_queue.sender(directory, require_prealloc=True),
+        lambda shared: _receive(directory, shared),
     ).from_due()

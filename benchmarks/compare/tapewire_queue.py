@@ -29,25 +29,25 @@ def version() -> str:
     return importlib.metadata.version("tapewire")
 
 
-def open_writer(folder: Path, **options: object) -> tw.queue.Writer:
-    return tw.open_publisher(folder / "queue", **options)
+def open_writer(directory: Path, **options: object) -> tw.queue.Writer:
+    return tw.open_publisher(directory / "queue", **options)
 
 
-def open_reader(folder: Path, wait: object) -> tw.Reader:
-    return tw.open_subscriber(folder / "queue", "bench", wait=wait)
+def open_reader(directory: Path, wait: object) -> tw.Reader:
+    return tw.open_subscriber(directory / "queue", "bench", wait=wait)
 
 
 @contextlib.contextmanager
-def sender(folder: Path, **options: object) -> Iterator[Callable[[bytes], object]]:
-    with open_writer(folder, **options) as writer:
+def sender(directory: Path, **options: object) -> Iterator[Callable[[bytes], object]]:
+    with open_writer(directory, **options) as writer:
         yield functools.partial(writer.append, TYPE_ID)
 
 
-def _receive(folder: Path, shared: pair.Shared) -> None:
+def _receive(directory: Path, shared: pair.Shared) -> None:
     """As in two_ends.py, with the payload taken from the record."""
     now, unpack, count = time.perf_counter_ns, pair.STAMP.unpack_from, shared.count
     stamp, got = shared.stamp, shared.got
-    with open_reader(folder, tw.BusySpin()) as reader:
+    with open_reader(directory, tw.BusySpin()) as reader:
         next_ = reader.next
         pair.begin_receiving(shared)
         i = 0
@@ -62,22 +62,24 @@ def _receive(folder: Path, shared: pair.Shared) -> None:
 
 
 @contextlib.contextmanager
-def _receiver(folder: Path) -> Iterator[Callable[[], object]]:
-    with open_reader(folder, tw.BusySpin()) as reader:
+def _receiver(directory: Path) -> Iterator[Callable[[], object]]:
+    with open_reader(directory, tw.BusySpin()) as reader:
         yield reader.next
 
 
-def one_way(messages: int, size: int, gap_ns: int, folder: Path) -> np.ndarray[Any, Any]:
+def one_way(messages: int, size: int, gap_ns: int, directory: Path) -> np.ndarray[Any, Any]:
     """One segment that holds all messages; its pages are mapped before the first."""
     return pair.run_pair(
         messages,
         size,
         gap_ns,
-        lambda: sender(folder, require_prealloc=True),
-        lambda shared: _receive(folder, shared),
+        lambda: sender(directory, require_prealloc=True),
+        lambda shared: _receive(directory, shared),
     ).from_due()
 
 
-def throughput(messages: int, size: int, folder: Path) -> float:
+def throughput(messages: int, size: int, directory: Path) -> float:
     """`append` and `next`, one record per call, with default options."""
-    return two_ends.throughput(messages, size, lambda: sender(folder), lambda: _receiver(folder))
+    return two_ends.throughput(
+        messages, size, lambda: sender(directory), lambda: _receiver(directory)
+    )

@@ -51,13 +51,13 @@ class Times:
         self.words, self.rows = words, words[HEADER:].reshape(6, count)
 
 
-def _strategy(folder: Path, times: Times, count: int) -> None:
+def _strategy(directory: Path, times: Times, count: int) -> None:
     """Answers each price with an order and records each fill; reads both through one fan-in."""
-    prices = tw.open_subscriber(folder / "prices", "strategy", create_timeout=30)
-    fills = tw.open_subscriber(folder / "orders_in", "strategy", create_timeout=30)
+    prices = tw.open_subscriber(directory / "prices", "strategy", create_timeout=30)
+    fills = tw.open_subscriber(directory / "orders_in", "strategy", create_timeout=30)
     now, rows = time.perf_counter_ns, times.rows
     with (
-        tw.open_publisher(folder / "orders_out") as orders,
+        tw.open_publisher(directory / "orders_out") as orders,
         bus.FanInReader({"fills": fills, "prices": prices}, max_skew=0, wait=WAIT) as inputs,
     ):
         times.words[READY] += 1
@@ -76,11 +76,11 @@ def _strategy(folder: Path, times: Times, count: int) -> None:
                 orders.append(TYPE_ID, record)
 
 
-def _router(folder: Path, times: Times, count: int) -> None:
+def _router(directory: Path, times: Times, count: int) -> None:
     """Returns orders as fills; reads through a fan-in, as a router of many strategies does."""
     now, rows = time.perf_counter_ns, times.rows
-    with tw.open_publisher(folder / "orders_in") as fills:
-        orders = tw.open_subscriber(folder / "orders_out", "router", create_timeout=30)
+    with tw.open_publisher(directory / "orders_in") as fills:
+        orders = tw.open_subscriber(directory / "orders_out", "router", create_timeout=30)
         with bus.FanInReader({"strategy": orders}, max_skew=0, wait=WAIT) as inputs:
             times.words[READY + 1] += 1
             for seen, record in enumerate(inputs.follow(timeout=60), 1):
@@ -99,17 +99,17 @@ def _process(work: Callable[..., None], *arguments: Any) -> None:
         work(*arguments)
 
 
-def _trip(folder: Path, count: int) -> np.ndarray[Any, Any]:
+def _trip(directory: Path, count: int) -> np.ndarray[Any, Any]:
     """The times of `count` prices, sent GAP_NS apart."""
     times = Times(count)
     fork = multiprocessing.get_context("fork")
     processes = [
-        fork.Process(target=_process, args=(work, folder, times, count), daemon=True)
+        fork.Process(target=_process, args=(work, directory, times, count), daemon=True)
         for work in (_strategy, _router)
     ]
     for process in processes:
         process.start()
-    with tw.open_publisher(folder / "prices") as prices:
+    with tw.open_publisher(directory / "prices") as prices:
         until(lambda: bool(times.words[READY : READY + 2].all()), "strategy and router")
         now, fed = time.perf_counter_ns, times.rows[FED]
         due = now()
@@ -129,8 +129,8 @@ def _trip(folder: Path, count: int) -> np.ndarray[Any, Any]:
 
 def run(scale: Scale) -> list[Row]:
     count = scale.pick(20_000, 200)
-    with scratch() as folder:
-        rows = _trip(folder, count)[:, count // 10 :]
+    with scratch() as directory:
+        rows = _trip(directory, count)[:, count // 10 :]
     how = "spinning" if isinstance(WAIT, tw.BusySpin) else "spin-then-park"
     table = []
     for name, (sent, had) in HOPS.items():

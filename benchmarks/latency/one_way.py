@@ -71,13 +71,13 @@ def _detail(best: OneWay, runs: list[OneWay]) -> dict[str, object]:
     }
 
 
-def _cost_of_the_calls(folder: Path, scale: Scale) -> tuple[float, float]:
+def _cost_of_the_calls(directory: Path, scale: Scale) -> tuple[float, float]:
     """Means of append and next, measured as in their own rows, in this process."""
     n, rounds = scale.pick(15_000, 1_000), scale.rounds
-    with open_prefaulted(folder / "calls", n * rounds) as writer:
+    with open_prefaulted(directory / "calls", n * rounds) as writer:
         pin(0)
         (appended,) = repeat(rounds, lambda: mean_append_ns(writer, n))
-        with tw.open_log(folder / "calls") as reader:
+        with tw.open_log(directory / "calls") as reader:
             mean_next_ns(reader, n * rounds)  # maps the pages
             reader.seek_start()
             (taken,) = repeat(rounds, lambda: mean_next_ns(reader, n))
@@ -85,16 +85,16 @@ def _cost_of_the_calls(folder: Path, scale: Scale) -> tuple[float, float]:
     return appended.best, taken.best
 
 
-def _spinning(folder: Path, scale: Scale) -> list[Row]:
+def _spinning(directory: Path, scale: Scale) -> list[Row]:
     count = scale.pick(200_000, 1_000)
     runs: list[tuple[OneWay, OneWay, float, float]] = []
     for i in range(scale.pick(5, 1)):
         before = bare.line_ns(scale)
-        poll = _poll_once(folder / f"poll{i}", count)
-        follow = _follow_once(folder / f"follow{i}", tw.BusySpin(), count, SPIN_GAP_NS)
+        poll = _poll_once(directory / f"poll{i}", count)
+        follow = _follow_once(directory / f"follow{i}", tw.BusySpin(), count, SPIN_GAP_NS)
         runs.append((poll, follow, before, bare.line_ns(scale)))
 
-    append_ns, next_ns = _cost_of_the_calls(folder, scale)
+    append_ns, next_ns = _cost_of_the_calls(directory, scale)
     # The line crosses in one of two states, by where the host has put our cores: each run is judged
     # by its own line, and the least disturbed run is the one reported.
     poll, _, before, after = min(runs, key=lambda run: run[0].from_send["p50"])
@@ -131,12 +131,12 @@ def _spinning(folder: Path, scale: Scale) -> list[Row]:
     ]
 
 
-def _parked(folder: Path, scale: Scale) -> list[Row]:
+def _parked(directory: Path, scale: Scale) -> list[Row]:
     count = scale.pick(10_000, 200)
     runs = []
     for i in range(scale.pick(3, 1)):
         before = bare.futex_wake_ns(scale, PARK_GAP_NS // 1000)
-        run = _follow_once(folder / f"park{i}", tw.SpinThenPark(), count, PARK_GAP_NS)
+        run = _follow_once(directory / f"park{i}", tw.SpinThenPark(), count, PARK_GAP_NS)
         runs.append((run, before, bare.futex_wake_ns(scale, PARK_GAP_NS // 1000)))
     run, before, after = min(runs, key=lambda r: r[0].from_send["p50"])
     wake = (before["p50"] + after["p50"]) / 2
@@ -155,5 +155,5 @@ def _parked(folder: Path, scale: Scale) -> list[Row]:
 
 
 def run(scale: Scale) -> list[Row]:
-    with scratch() as folder:
-        return [*_spinning(folder, scale), *_parked(folder, scale)]
+    with scratch() as directory:
+        return [*_spinning(directory, scale), *_parked(directory, scale)]

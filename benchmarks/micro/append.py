@@ -22,14 +22,14 @@ FAMILY = "append"
 
 def run(scale: Scale) -> list[Row]:
     n, rounds = scale.pick(15_000, 1_000), scale.rounds
-    with scratch() as folder:
-        with open_prefaulted(folder / "mean", n * (rounds + 1)) as writer:
+    with scratch() as directory:
+        with open_prefaulted(directory / "mean", n * (rounds + 1)) as writer:
             pin(0)
             append_ns(writer, n)
             ours, call = repeat(rounds, lambda: append_ns(writer, n), lambda: append_call_ns(n))
         unpin()
         samples = scale.pick(500_000, 2_000)
-        with open_prefaulted(folder / "each", samples + samples // 10) as writer, quiet():
+        with open_prefaulted(directory / "each", samples + samples // 10) as writer, quiet():
             pin(0)
             each_append_ns(writer.append, samples // 10)
             single = percentiles(each_append_ns(writer.append, samples))

@@ -17,12 +17,12 @@ from tapewire.bench.timed_calls import batch_round
 FAMILY = "append_batch"
 
 
-def _row(folder: Path, scale: Scale, what: str, size: int, checksum: bool, bar) -> Row:
+def _row(directory: Path, scale: Scale, what: str, size: int, checksum: bool, bar) -> Row:
     batches = max(2, scale.pick(1 << 20, 1 << 12) // size)
     rows = rows_of(size)
     appended, copied = [], []
     for i in range(scale.pick(5, 1)):
-        ours, theirs = batch_round(folder / f"{size}-{checksum}-{i}", rows, batches, checksum)
+        ours, theirs = batch_round(directory / f"{size}-{checksum}-{i}", rows, batches, checksum)
         appended += ours
         copied += theirs
     ours = Series(tuple(ns / size for ns in appended))
@@ -36,9 +36,9 @@ def _row(folder: Path, scale: Scale, what: str, size: int, checksum: bool, bar) 
 
 def run(scale: Scale) -> list[Row]:
     large, small = scale.pick(65_536, 1_024), scale.pick(1_024, 64)
-    with scratch() as folder:
+    with scratch() as directory:
         return [
-            _row(folder, scale, f"{large:,} rows a batch", large, True, ("≤", 3.0)),
-            _row(folder, scale, f"{large:,} rows, checksum=False", large, False, ("≤", 1.5)),
-            _row(folder, scale, f"{small:,} rows a batch", small, True, None),
+            _row(directory, scale, f"{large:,} rows a batch", large, True, ("≤", 3.0)),
+            _row(directory, scale, f"{large:,} rows, checksum=False", large, False, ("≤", 1.5)),
+            _row(directory, scale, f"{small:,} rows a batch", small, True, None),
         ]

@@ -16,18 +16,18 @@ from tapewire.bench.timed_calls import segment_bytes_for
 SOURCES = 8
 
 
-def fill(folder: Path, records: int) -> None:
+def fill(directory: Path, records: int) -> None:
     """Write so many records to each queue; their times interleave at random."""
     whose = np.random.default_rng(8).permutation(np.repeat(np.arange(SOURCES), records))
     for i in range(SOURCES):
-        path = folder / f"source{i}"
+        path = directory / f"source{i}"
         with tw.open_publisher(path, segment_bytes=segment_bytes_for(records)) as writer:
             times = np.flatnonzero(whose == i)
             writer.append_batch(TYPE_ID, rows_of(records), timestamps_ns=times)
 
 
-def open_fan(folder: Path, max_skew: float | None) -> bus.FanInReader:
-    readers = {path.name: tw.open_log(path) for path in sorted(folder.glob("source*"))}
+def open_fan(directory: Path, max_skew: float | None) -> bus.FanInReader:
+    readers = {path.name: tw.open_log(path) for path in sorted(directory.glob("source*"))}
     return bus.FanInReader(readers, max_skew)
 
 
@@ -41,8 +41,8 @@ def _drain(fan: bus.FanInReader) -> float:
     return records * 1e3 / (time.perf_counter_ns() - start)
 
 
-def _batched(folder: Path, max_skew: float | None, rounds: int) -> tuple[float, Series]:
-    with open_fan(folder, max_skew) as fan, quiet():
+def _batched(directory: Path, max_skew: float | None, rounds: int) -> tuple[float, Series]:
+    with open_fan(directory, max_skew) as fan, quiet():
         _drain(fan)  # maps the pages
         rates = tuple(_drain(fan) for _ in range(rounds))
         if fan.late:
@@ -54,11 +54,11 @@ def run(scale: Scale) -> list[Row]:
     rounds = scale.pick(7, 1)
     each = scale.pick(250_000, 2_000)
     pin(0)
-    with scratch() as folder:
-        fill(folder, each)
-        replay, replays = _batched(folder, None, rounds)
-        live, lives = _batched(folder, 0.001, rounds)
-        with open_fan(folder, None) as fan:
+    with scratch() as directory:
+        fill(directory, each)
+        replay, replays = _batched(directory, None, rounds)
+        live, lives = _batched(directory, 0.001, rounds)
+        with open_fan(directory, None) as fan:
             one_by_one = next_ns(fan, SOURCES * each // 2)
     unit = "M records/s"
     return [

@@ -24,23 +24,23 @@ SEGMENT_BYTES = 128 << 20
 RECORDS = SEGMENT_BYTES // 128 - 1  # fits one segment of the default size
 
 
-def _sustained(folder: Path, scale: Scale) -> Row:
+def _sustained(directory: Path, scale: Scale) -> Row:
     """Appends over four rolls with default options, compared with a loop whose pages are mapped."""
     n = scale.pick(5_000_000, 20_000)
     hot_n, hot_rounds = scale.pick(15_000, 1_000), scale.pick(9, 1)
 
     def long_run() -> float:
-        with tw.open_publisher(folder / "sustained") as writer:
+        with tw.open_publisher(directory / "sustained") as writer:
             append_ns(writer, n // 100)  # from here on, the writer knows its rate
             took = append_ns(writer, n)
-        _remove(folder / "sustained")
+        _remove(directory / "sustained")
         return took
 
     def hot() -> float:
-        with open_prefaulted(folder / "hot", hot_n * (hot_rounds + 1)) as writer:
+        with open_prefaulted(directory / "hot", hot_n * (hot_rounds + 1)) as writer:
             append_ns(writer, hot_n)
             took = min(append_ns(writer, hot_n) for _ in range(hot_rounds))
-        _remove(folder / "hot")
+        _remove(directory / "hot")
         return took
 
     ours, theirs = repeat(scale.pick(5, 1), long_run, hot)
@@ -62,16 +62,16 @@ def _batches_ns(reader: tw.Reader, n: int) -> float:
         return (time.perf_counter_ns() - start) / n
 
 
-def _readings(folder: Path, scale: Scale) -> list[Row]:
+def _readings(directory: Path, scale: Scale) -> list[Row]:
     """A log read once by a reader that has just opened it, then again by the same reader."""
     n = scale.pick(RECORDS, 20_000)
-    with tw.open_publisher(folder / "log", segment_bytes=SEGMENT_BYTES) as writer:
+    with tw.open_publisher(directory / "log", segment_bytes=SEGMENT_BYTES) as writer:
         writer.append_batch(TYPE_ID, rows_of(n))
     rows = []
     for what, reading in (("next()", next_ns), ("read_batch, a record", _batches_ns)):
         first, second = [], []
         for _ in range(scale.pick(7, 1)):
-            with tw.open_log(folder / "log") as reader:
+            with tw.open_log(directory / "log") as reader:
                 first.append(reading(reader, n))
                 reader.seek_start()
                 second.append(reading(reader, n))
@@ -82,5 +82,5 @@ def _readings(folder: Path, scale: Scale) -> list[Row]:
 
 
 def run(scale: Scale) -> list[Row]:
-    with scratch() as folder:
-        return [_sustained(folder, scale), *_readings(folder, scale)]
+    with scratch() as directory:
+        return [_sustained(directory, scale), *_readings(directory, scale)]

@@ -25,9 +25,9 @@ def _taken_mib(queue: Path) -> float:
     return sum(os.stat(path).st_blocks * 512 for path in files) / (1 << 20)
 
 
-def _core_share(folder: Path, writers: int, seconds: float) -> float:
+def _core_share(directory: Path, writers: int, seconds: float) -> float:
     """Percent of one core used by the threads of so many idle writers."""
-    opened = [tw.open_publisher(folder / f"{n}") for n in range(writers)]
+    opened = [tw.open_publisher(directory / f"{n}") for n in range(writers)]
     try:
         time.sleep(SETTLED_S)
         cpu, start = time.process_time(), time.perf_counter()
@@ -40,12 +40,12 @@ def _core_share(folder: Path, writers: int, seconds: float) -> float:
 
 def run(scale: Scale) -> list[Row]:
     writers = scale.pick(1_000, 20)
-    with scratch() as folder:
-        opening = Series(tuple(_open_ms(folder / f"open{n}") for n in range(scale.pick(50, 3))))
-        with tw.open_publisher(folder / "idle"):
+    with scratch() as directory:
+        opening = Series(tuple(_open_ms(directory / f"open{n}") for n in range(scale.pick(50, 3))))
+        with tw.open_publisher(directory / "idle"):
             time.sleep(scale.pick(1.0, 0.05))
-            taken = _taken_mib(folder / "idle")
-        share = _core_share(folder / "many", writers, scale.pick(5.0, 0.1))
+            taken = _taken_mib(directory / "idle")
+        share = _core_share(directory / "many", writers, scale.pick(5.0, 0.1))
     return [
         Row(
             FAMILY,

@@ -114,8 +114,8 @@ def _skipping(path: Path, rounds: int) -> list[Row]:
 def run(scale: Scale) -> list[Row]:
     n, rounds = scale.pick(15_000, 1_000), scale.rounds
     pin(0)
-    with scratch() as folder:
-        path = folder / "log"
+    with scratch() as directory:
+        path = directory / "log"
         fill(path, scale.pick(1_000_000, 2 * BATCH))
         return [
             *_one_by_one(path, n, rounds),

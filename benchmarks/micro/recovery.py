@@ -41,19 +41,19 @@ def run(scale: Scale) -> list[Row]:
     clean: dict[int, list[float]] = {n: [] for n in segments}
     killed: dict[int, list[float]] = {n: [] for n in segments}
     unpin()
-    with scratch() as folder:
+    with scratch() as directory:
         for n in segments:
-            fill(folder / str(n), n, segment_bytes).close()
-            _open_ms(folder / str(n))
+            fill(directory / str(n), n, segment_bytes).close()
+            _open_ms(directory / str(n))
         # All sizes in each round, so that a busy minute affects them equally.
         for _ in range(scale.pick(15, 2)):
             for n in segments:
-                clean[n].append(_open_ms(folder / str(n)))
-                _die_appending(folder / str(n), 100)
-                killed[n].append(_open_ms(folder / str(n)))
-        with tw.open_publisher(folder / "default") as writer:
+                clean[n].append(_open_ms(directory / str(n)))
+                _die_appending(directory / str(n), 100)
+                killed[n].append(_open_ms(directory / str(n)))
+        with tw.open_publisher(directory / "default") as writer:
             writer.append(TYPE_ID, PAYLOAD)
-        default = Series(tuple(_open_ms(folder / "default") for _ in range(scale.pick(5, 1))))
+        default = Series(tuple(_open_ms(directory / "default") for _ in range(scale.pick(5, 1))))
     pin(0)
 
     rows = []

@@ -33,12 +33,12 @@ def _plain(path: Path, n: int) -> dict[str, float]:
 SYNCS = "fsync,fdatasync,msync,sync_file_range,syncfs,sync"
 
 
-def _syncs_of_the_appending_thread(folder: Path, count: int) -> int | None:
+def _syncs_of_the_appending_thread(directory: Path, count: int) -> int | None:
     """Counted by strace in a separate run; None if strace is not installed."""
     if shutil.which("strace") is None:
         return None
-    trace = folder / "trace"
-    code = f"from benchmarks.micro import roll; roll.traced({str(folder / 'traced')!r}, {count})"
+    trace = directory / "trace"
+    code = f"from benchmarks.micro import roll; roll.traced({str(directory / 'traced')!r}, {count})"
     subprocess.run(
         [
             "strace",
@@ -55,7 +55,7 @@ def _syncs_of_the_appending_thread(folder: Path, count: int) -> int | None:
         check=True,
         cwd=ROOT,
     )
-    main = (folder / "traced.pid").read_text()
+    main = (directory / "traced.pid").read_text()
     calls = Path(f"{trace}.{main}").read_text().splitlines()
     begin = next(i for i, call in enumerate(calls) if call.startswith("getppid"))
     return len(calls) - begin - 1
@@ -73,12 +73,12 @@ def traced(path: str, count: int) -> None:
 
 def run(scale: Scale) -> list[Row]:
     count = scale.pick(400, 5)
-    with scratch() as folder:
-        took, faults, unprepared = rolls(folder / "rolls", count)
+    with scratch() as directory:
+        took, faults, unprepared = rolls(directory / "rolls", count)
         if not took:  # the machine was so busy that no segment was prepared in time
             return [Row(FAMILY, f"of {count} rolls, not prepared in time", unprepared, "rolls")]
-        plain = _plain(folder / "plain", scale.pick(200_000, 2_000))
-        syncs = _syncs_of_the_appending_thread(folder, scale.pick(200, 20))
+        plain = _plain(directory / "plain", scale.pick(200_000, 2_000))
+        syncs = _syncs_of_the_appending_thread(directory, scale.pick(200, 20))
     rolling = percentiles(took)
     rows = [
         Row(

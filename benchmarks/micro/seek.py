@@ -79,9 +79,9 @@ def run(scale: Scale) -> list[Row]:
     per_segment = (segment_bytes - 64) // RECORD_BYTES
     measured = {}
     pin(0)
-    with scratch() as folder:
+    with scratch() as directory:
         for n in segments:
-            path = folder / str(n)
+            path = directory / str(n)
             with fill(path, n, segment_bytes) as writer, tw.open_log(path) as reader:
                 measured[n] = _measure(
                     reader, writer.next_seq - 1, (n - 1) * per_segment, scale.pick(1_000, 20)

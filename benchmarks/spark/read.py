@@ -12,7 +12,7 @@ from benchmarks.spark import sessions, tape
 NUMBERS = "seq,timestamp_ns,type_id"
 
 
-def _as_parquet(log: Path, folder: Path, files: int) -> None:
+def _as_parquet(log: Path, directory: Path, files: int) -> None:
     """One file per task that Spark has for the queue; dictionaries as by default."""
     import pyarrow.parquet as pq
 
@@ -20,32 +20,32 @@ def _as_parquet(log: Path, folder: Path, files: int) -> None:
     from tapewire.spark.reading import batch, schemas
     from tapewire.spark.views import records
 
-    folder.mkdir()
+    directory.mkdir()
     asked = options.ReadOptions()
     found = logs.resolve(str(log), asked)
     schema = schemas.arrow_schema(schemas.RECORDS)
     for i, part in enumerate(records.plan(asked, found, files)):
-        with pq.ParquetWriter(folder / f"{i:04}.parquet", schema, compression="none") as writer:
+        with pq.ParquetWriter(directory / f"{i:04}.parquet", schema, compression="none") as writer:
             for rows in records.read(part, asked):
                 writer.write_batch(batch.relabel(rows, schema))
 
 
 def measure(spark: Any, scale: Scale) -> dict[str, Any]:
     count = scale.pick(10_000_000, 20_000)
-    with scratch() as folder:
-        tape.write_records(folder / "queue", count)
-        _as_parquet(folder / "queue", folder / "parquet", 2 * sessions.CORES)
+    with scratch() as directory:
+        tape.write_records(directory / "queue", count)
+        _as_parquet(directory / "queue", directory / "parquet", 2 * sessions.CORES)
 
         def queue(**options: str) -> Any:
-            return spark.read.format("tapewire").options(**options).load(str(folder / "queue"))
+            return spark.read.format("tapewire").options(**options).load(str(directory / "queue"))
 
         def parquet() -> Any:
-            return spark.read.parquet(str(folder / "parquet"))
+            return spark.read.parquet(str(directory / "parquet"))
 
         wanted = sessions.everything(parquet())
-        told = sessions.everything(queue())
-        if told != wanted or told[0] != count:
-            raise RuntimeError(f"the two sides read different rows: {told}, {wanted}")
+        found = sessions.everything(queue())
+        if found != wanted or found[0] != count:
+            raise RuntimeError(f"the two sides read different rows: {found}, {wanted}")
         sides = repeat(
             scale.pick(9, 1),
             lambda: sessions.seconds(lambda: sessions.everything(queue())),

@@ -86,18 +86,18 @@ def measure_here(name: str, path: Path) -> dict[str, Any]:
     return {"rows": rows, "seconds": seconds, **peaks.as_dict()}
 
 
-def measure(name: str, size: int, folder: Path) -> Run:
+def measure(name: str, size: int, directory: Path) -> Run:
     """Write a log of so many bytes, read it once so that the disk is not timed, and run the job."""
     needed = size * (2 if name == "refine" else 1)
-    free = shutil.disk_usage(folder).free
+    free = shutil.disk_usage(directory).free
     if free < needed * 1.1:
-        raise SystemExit(f"{folder} has too little space: free={free}, needed={needed}")
-    with scratch(folder) as place:
+        raise SystemExit(f"{directory} has too little space: free={free}, needed={needed}")
+    with scratch(directory) as place:
         write = tape.write_raw if name == "refine" else tape.write_books
         made = write(place / "archive", size)
-        told = sessions.in_process("benchmarks.spark.scale", "--one", name, made.path)
-    told.pop("workers")
-    return Run(name, made.bytes / GB, made.records, **told)
+        measured = sessions.in_process("benchmarks.spark.scale", "--one", name, made.path)
+    measured.pop("workers")
+    return Run(name, made.bytes / GB, made.records, **measured)
 
 
 def bounded(runs: list[Run]) -> dict[str, float]:

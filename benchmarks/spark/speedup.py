@@ -44,19 +44,19 @@ def measure(spark: Any, path: Path | str, passes: int) -> dict[str, Any]:
         once = sessions.seconds(lambda: job(spark, str(path), 1))
     chosen = passes or math.ceil(AIM_S / once)
     while True:
-        told: list[Any] = []
-        took = sessions.seconds(lambda: told.extend(job(spark, str(path), chosen)))  # noqa: B023
+        totals: list[Any] = []
+        took = sessions.seconds(lambda: totals.extend(job(spark, str(path), chosen)))  # noqa: B023
         if passes or took >= LONG_ENOUGH_S:
             break
         chosen = math.ceil(chosen * AIM_S / took)  # margin: it is warmer now than in the trial
     cores = spark.sparkContext.defaultParallelism
-    return {"cores": cores, "passes": chosen, "seconds": [took], "told": told}
+    return {"cores": cores, "passes": chosen, "seconds": [took], "totals": totals}
 
 
 def compare() -> dict[str, Any]:
     """One core, then two, then each again: a busy minute affects only one run."""
-    with scratch(Path("/var/tmp")) as folder:
-        made = tape.write_books(folder / "archive", TAPE_BYTES)
+    with scratch(Path("/var/tmp")) as directory:
+        made = tape.write_books(directory / "archive", TAPE_BYTES)
         one = _in_process(made.path, 1, 0)
         two = _in_process(made.path, sessions.CORES, one["passes"])
         for side in (one, two):
@@ -70,15 +70,17 @@ def _in_process(path: Path, cores: int, passes: int) -> Any:
 
 def smoke(spark: Any) -> dict[str, Any]:
     """The same, tiny and in one session: both sides use its cores."""
-    with scratch() as folder:
-        made = tape.write_books(folder / "archive", 4 << 20)
+    with scratch() as directory:
+        made = tape.write_books(directory / "archive", 4 << 20)
         one, two = (measure(spark, made.path, 1) for _ in range(2))
     return result(made, one, two)
 
 
 def result(made: tape.Tape, one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
-    if one["told"] != two["told"]:
-        raise RuntimeError(f"features depend on the number of cores: {one['told']}, {two['told']}")
+    if one["totals"] != two["totals"]:
+        raise RuntimeError(
+            f"features depend on the number of cores: {one['totals']}, {two['totals']}"
+        )
     return {"records": made.records, "bytes": made.bytes, "one": one, "two": two}
 
 

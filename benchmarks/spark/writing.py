@@ -12,32 +12,32 @@ from benchmarks.harness import Scale, repeat, scratch
 from benchmarks.spark import sessions, tape
 
 
-def _sink(spark: Any, folder: Path, scale: Scale) -> dict[str, Any]:
+def _sink(spark: Any, directory: Path, scale: Scale) -> dict[str, Any]:
     """Rows of a cached DataFrame into archive logs: sorted, staged, synced and published."""
     from pyspark.sql import functions as F
 
     count = scale.pick(2_000_000, 5_000)
-    tape.write_records(folder / "queue", count)
-    rows = spark.read.format("tapewire").load(str(folder / "queue")).drop("timestamp", "queue")
+    tape.write_records(directory / "queue", count)
+    rows = spark.read.format("tapewire").load(str(directory / "queue")).drop("timestamp", "queue")
     rows = rows.withColumns({n: F.lit(n) for n in ("venue", "symbol", "stream")}).cache()
     if rows.count() != count:
         raise RuntimeError("rows to write are missing")
     targets = iter(range(1_000))
 
     def write() -> float:
-        target = str(folder / f"sink-{next(targets)}")
+        target = str(directory / f"sink-{next(targets)}")
         took = sessions.seconds(lambda: rows.write.format("tapewire").mode("append").save(target))
         return took
 
     (series,) = repeat(scale.pick(5, 1), write)
-    written = spark.read.format("tapewire").load(str(folder / "sink-0")).count()
+    written = spark.read.format("tapewire").load(str(directory / "sink-0")).count()
     if written != count:
         raise RuntimeError(f"the sink wrote {written} of {count} rows")
     rows.unpersist()
     return {"rows": count, **series.as_dict()}
 
 
-def _stream(spark: Any, folder: Path, scale: Scale) -> dict[str, Any]:
+def _stream(spark: Any, directory: Path, scale: Scale) -> dict[str, Any]:
     """One record at a time, each after the previous one has come out: no record waits in line."""
     arrived: list[int] = []
 
@@ -45,12 +45,12 @@ def _stream(spark: Any, folder: Path, scale: Scale) -> dict[str, Any]:
         arrived.extend(row.seq for row in frame.select("seq").collect())
 
     took = []
-    with tw.open_publisher(folder / "live", segment_bytes=1 << 20) as writer:
+    with tw.open_publisher(directory / "live", segment_bytes=1 << 20) as writer:
         source = spark.readStream.format("tapewire").option("reader", "benchmark")
         query = (
-            source.load(str(folder / "live"))
+            source.load(str(directory / "live"))
             .writeStream.foreachBatch(take)
-            .option("checkpointLocation", str(folder / "checkpoint"))
+            .option("checkpointLocation", str(directory / "checkpoint"))
             .start()
         )
         try:
@@ -68,8 +68,8 @@ def _stream(spark: Any, folder: Path, scale: Scale) -> dict[str, Any]:
 
 
 def measure(spark: Any, scale: Scale) -> dict[str, Any]:
-    with scratch() as folder:
-        return {"sink": _sink(spark, folder, scale), "stream": _stream(spark, folder, scale)}
+    with scratch() as directory:
+        return {"sink": _sink(spark, directory, scale), "stream": _stream(spark, directory, scale)}
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ Tape read_on(Reader& reader, std::uint64_t segments, std::size_t most = kAll);
 // Reads from the start; empty if the queue cannot be opened.
 std::optional<Tape> read_all(const Layout& layout);
 
-// Checks that every seek ends where a linear read of the complete queue says it must; if that read
+// Checks that every seek ends where it must according to a linear read of the queue; if that read
 // met damage, never past a record that it showed. `seq` and `ns` are sought in addition to the
 // values of the log.
 void check_seeks(const Layout& layout, const Tape& tape, std::uint64_t seq, std::uint64_t ns);

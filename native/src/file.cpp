@@ -312,7 +312,7 @@ void File::extend_with_zeros(std::uint64_t bytes) const {
     write_at(zeros.data(), zeros.size(), size);
 }
 
-FolderLock::FolderLock(const std::string& path, int how, std::int64_t patience_ns)
+DirectoryLock::DirectoryLock(const std::string& path, int how, std::int64_t patience_ns)
     : fd_(open_descriptor(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)),
       born_(fork_generation()) {
     if (fd_ < 0) throw_errno("cannot open directory", path);
@@ -327,7 +327,7 @@ FolderLock::FolderLock(const std::string& path, int how, std::int64_t patience_n
     }
 }
 
-FolderLock& FolderLock::operator=(FolderLock&& other) noexcept {
+DirectoryLock& DirectoryLock::operator=(DirectoryLock&& other) noexcept {
     if (this != &other) {
         release();
         fd_ = std::exchange(other.fd_, -1);
@@ -336,7 +336,7 @@ FolderLock& FolderLock::operator=(FolderLock&& other) noexcept {
     return *this;
 }
 
-void FolderLock::release() noexcept {
+void DirectoryLock::release() noexcept {
     if (fd_ >= 0 && born_ == fork_generation()) {
         ::flock(fd_, LOCK_UN);
         close_descriptor(fd_);

@@ -20,7 +20,7 @@
 #include "tapewire/file.hpp"
 
 using namespace kit;
-using tapewire::FolderLock;
+using tapewire::DirectoryLock;
 using tapewire::mono_ns;
 using tapewire::format::Stat;
 
@@ -142,7 +142,7 @@ TEST(a_reader_that_comes_during_a_retention_pass_chooses_after_it) {
     append_segments(writer, 3);
     const Layout layout{tmp / "q"};
     tapewire::make_directory(layout.readers());
-    FolderLock pass(layout.readers(), LOCK_EX, 0);
+    DirectoryLock pass(layout.readers(), LOCK_EX, 0);
     if (!CHECK(pass)) return;
     const std::int64_t begin = mono_ns();
     std::atomic<std::uint64_t> chosen{~std::uint64_t{0}};
@@ -193,7 +193,7 @@ TEST(a_reader_killed_while_it_registers_holds_nothing_back_once_it_is_stale) {
         if (!CHECK(newcomer.stopped_while_registering())) return;
         newcomer.kill();
     }
-    CHECK(FolderLock(layout.readers(), LOCK_EX, kSecondNs));  // the lock is free
+    CHECK(DirectoryLock(layout.readers(), LOCK_EX, kSecondNs));  // the lock is free
     append_segments(writer, 4);
     read_and_commit_all(quick);
     CHECK(eventually([&] { return layout.segments().front() >= 5; }));
@@ -211,7 +211,7 @@ TEST(a_reader_opens_beside_a_retention_pass_that_does_not_end) {
     Writer writer(tmp / "q", small());
     append_segments(writer, 3);
     tapewire::make_directory(Layout{tmp / "q"}.readers());
-    const FolderLock stopped_pass(Layout{tmp / "q"}.readers(), LOCK_EX, 0);
+    const DirectoryLock stopped_pass(Layout{tmp / "q"}.readers(), LOCK_EX, 0);
     if (!CHECK(stopped_pass)) return;
     Reader reader(tmp / "q", named(kName));
     reader.register_position();

@@ -37,15 +37,15 @@ def test_it_shows_the_queues_of_a_live_bus_and_updates_them(writer, serve, open_
     page = open_page(serve.url)
     expect(page.locator("#link")).to_have_text("live · every 100 ms")
     expect(row(page, "md").locator(".state")).to_have_text("live")
-    writer.tell("1000")
+    writer.send("1000")
     expect(row(page, "md")).to_contain_text("999")
-    writer.tell("1234")
+    writer.send("1234")
     expect(row(page, "md")).to_contain_text("2,233")
     expect(page.locator("#sum-writers")).to_have_text("1 of 1")
 
 
 def test_readers_are_shown_with_their_lag_and_its_history(writer, serve, tmp, open_page):
-    writer.tell("400")
+    writer.send("400")
     writer.line()
     with tw.open_subscriber(tmp / "bus" / "md", "strategy") as reader:
         page = open_page(serve.url)
@@ -109,7 +109,7 @@ def test_a_lost_connection_is_visible_and_restored(writer, tmp, open_page):
         stop(process)
         expect(page.locator("#link")).to_have_text("connection lost")
         expect(page.locator("#lost")).to_contain_text("Values are from")
-        writer.tell("77")
+        writer.send("77")
         process, _ = start(tmp / "bus", url.rpartition(":")[2].strip("/"))
         expect(page.locator("#link")).to_have_attribute("data-state", "live")
         expect(page.locator("#lost")).to_be_hidden()

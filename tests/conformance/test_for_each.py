@@ -81,11 +81,11 @@ sched_yield.restype = ctypes.c_int
 
 @numba.cfunc(numba_signature())
 def wait_for_another_thread(seq, timestamp_ns, type_id, flags, payload, size, data):
-    told_and_seen = numba.carray(data, (2,), np.int64)
+    set_and_seen = numba.carray(data, (2,), np.int64)
     for _ in range(20_000_000):
         sched_yield()  # foreign code: the word is loaded again after it
-        if told_and_seen[0] != 0:
-            told_and_seen[1] = 1
+        if set_and_seen[0] != 0:
+            set_and_seen[1] = 1
             return True
     return False
 
@@ -93,12 +93,12 @@ def wait_for_another_thread(seq, timestamp_ns, type_id, flags, payload, size, da
 @needs()
 def test_compiled_code_runs_without_the_gil(log, read):
     log.fill(1)
-    told_and_seen = np.zeros(2, np.int64)
-    timer = threading.Timer(0.05, told_and_seen.__setitem__, [0, 1])  # needs the GIL
+    set_and_seen = np.zeros(2, np.int64)
+    timer = threading.Timer(0.05, set_and_seen.__setitem__, [0, 1])  # needs the GIL
     timer.start()
-    assert read().for_each(wait_for_another_thread, data=told_and_seen) == 1
+    assert read().for_each(wait_for_another_thread, data=set_and_seen) == 1
     timer.join()
-    assert told_and_seen[1] == 1
+    assert set_and_seen[1] == 1
 
 
 @needs("wait", "live")

@@ -46,7 +46,7 @@ def test_a_reader_sees_every_record_of_another_process_once_and_complete(kind, t
     with Child(APPENDER, kind.name, tmp / "log", COUNT) as child:
         child.expect("ready")
         with kind.open_reader(tmp / "log") as reader:
-            child.tell()
+            child.send()
             for number, record in enumerate(how(reader)):
                 got = entry(record)
                 assert (got.seq, got.type_id, got.payload) == expected(number)
@@ -60,7 +60,7 @@ def test_seeks_are_correct_while_another_process_appends(kind, tmp):
     with Child(APPENDER, kind.name, tmp / "log", COUNT) as child:
         child.expect("ready")
         with kind.open_reader(tmp / "log") as reader:
-            child.tell()
+            child.send()
             seen = 0
             while seen < COUNT - 1:
                 reader.seek_end()

@@ -47,10 +47,10 @@ def test_the_lowest_and_highest_type_and_flags_are_read_back(log, read, type_id,
 def test_payloads_of_every_size_are_read_back(log, read, size):
     payload = np.random.default_rng(size).bytes(size)
     log.append(payload)
-    log.append(b"behind")
+    log.append(b"after")
     reader = read()
     assert bytes(reader.next().payload) == payload
-    assert bytes(reader.next().payload) == b"behind"
+    assert bytes(reader.next().payload) == b"after"
 
 
 @needs("empty_payload")

@@ -57,8 +57,8 @@ def follow(reader, most=STEPS):
     return story
 
 
-def read_log(folder):
-    with tw.open_log(folder) as reader:
+def read_log(directory):
+    with tw.open_log(directory) as reader:
         return follow(reader)
 
 
@@ -78,15 +78,15 @@ def check_shown(story, begun, dense, expected=None):
         warned = False
 
 
-def segments_of(folder):
-    return {path.name: path.read_bytes() for path in folder.glob("*.q*")}
+def segments_of(directory):
+    return {path.name: path.read_bytes() for path in directory.glob("*.q*")}
 
 
 class Aftermath:
     """Check one image in all ways. `kept`: the records that must exist, by sequence number."""
 
-    def __init__(self, folder, begun, kept, sparse):
-        self.folder = folder
+    def __init__(self, directory, begun, kept, sparse):
+        self.directory = directory
         self.begun = set(begun)
         self.kept = kept
         self.dense = not sparse
@@ -94,13 +94,13 @@ class Aftermath:
     def judge(self):
         committed = self.committed()
         before = self.before_recovery()
-        if not (self.folder / "control.meta").exists():
-            self.begin_anew()
+        if not (self.directory / "control.meta").exists():
+            self.begin_again()
             return
         next_seq = self.recover()
         self.recover_again(next_seq)
         with contextlib.ExitStack() as stack:
-            writer = stack.enter_context(tw.open_publisher(self.folder, preallocate=False))
+            writer = stack.enter_context(tw.open_publisher(self.directory, preallocate=False))
             assert writer.next_seq == next_seq, f"{next_seq}, and a third time {writer.next_seq}"
             known = [*before.numbers, *self.kept]
             assert next_seq > max(known, default=-1), f"{next_seq} and more are used again"
@@ -109,33 +109,33 @@ class Aftermath:
             readers = [stack.enter_context(self.resume(name)) for name in {*committed} - {"two"}]
             new = self.go_on(writer)
             # Before a thread has written new indexes: the old ones must do no harm.
-            killed = shutil.copytree(self.folder, self.folder / "killed")
-            after = read_log(self.folder)
+            killed = shutil.copytree(self.directory, self.directory / "killed")
+            after = read_log(self.directory)
             self.check_log(after, before, new)
             self.check_seeks(killed, after.shown)
             readers += [stack.enter_context(self.resume(name)) for name in {*committed} & {"two"}]
             for reader in readers:
                 self.check_resumed(reader, committed[reader.name], end, after)
 
-    def begin_anew(self):
+    def begin_again(self):
         """Without control.meta there is no queue; creating one must work."""
         assert not self.kept, "the queue is gone"
-        with tw.open_publisher(self.folder, segment_bytes=8192, preallocate=False) as writer:
+        with tw.open_publisher(self.directory, segment_bytes=8192, preallocate=False) as writer:
             new = self.go_on(writer)
-        assert read_log(self.folder).events == new
+        assert read_log(self.directory).events == new
 
     def resume(self, name):
-        return tw.open_subscriber(self.folder, name)
+        return tw.open_subscriber(self.directory, name)
 
     def end_of_log(self):
         """Where the writer will continue."""
-        control = qf.unpack("ControlBlock", (self.folder / "control.meta").read_bytes())
+        control = qf.unpack("ControlBlock", (self.directory / "control.meta").read_bytes())
         return control["current_segment"], control["write_offset"]
 
     def before_recovery(self):
         """A reader before any writer may get an error, but never an invalid byte."""
         try:
-            with tw.open_log(self.folder) as reader:
+            with tw.open_log(self.directory) as reader:
                 story = follow(reader)
                 reader.wait(0)
         except (tw.TapewireError, FileNotFoundError):
@@ -144,14 +144,14 @@ class Aftermath:
         return story
 
     def recover(self):
-        with tw.open_publisher(self.folder, preallocate=False) as writer:
+        with tw.open_publisher(self.directory, preallocate=False) as writer:
             return writer.next_seq
 
     def recover_again(self, next_seq):
-        mended = segments_of(self.folder)
+        repaired = segments_of(self.directory)
         assert (seq := self.recover()) == next_seq, f"{next_seq}, and a second time {seq}"
-        again = segments_of(self.folder)
-        changed = [name for name in mended | again if mended.get(name) != again.get(name)]
+        again = segments_of(self.directory)
+        changed = [name for name in repaired | again if repaired.get(name) != again.get(name)]
         assert not changed, f"a second recovery changed {changed}"
 
     def go_on(self, writer):
@@ -166,13 +166,13 @@ class Aftermath:
         for record in new:
             assert writer.append(NEW_TYPE, payload, timestamp_ns=record.timestamp_ns) == record.seq
             if record is new[0]:  # before it is overwritten: no old record may follow the end
-                last = read_log(self.folder).events[-1]
+                last = read_log(self.directory).events[-1]
                 assert last == record, f"after the first new record: {last!r}"
         return new
 
     def check_log(self, after, before, new):
-        first = qf.segment_ids(self.folder)[0]
-        control = qf.unpack("ControlBlock", (self.folder / "control.meta").read_bytes())
+        first = qf.segment_ids(self.directory)[0]
+        control = qf.unpack("ControlBlock", (self.directory / "control.meta").read_bytes())
         expected = control["first_seq"] if first == 0 else None
         check_shown(after, self.begun, self.dense, expected)
         shown = {record.seq: record for record in after.shown}
@@ -183,10 +183,10 @@ class Aftermath:
         lost = [record.seq for record in before.shown if shown.get(record.seq) != record]
         assert not lost, f"shown before recovery, not after: {lost}"
 
-    def check_seeks(self, folder, shown):
+    def check_seeks(self, directory, shown):
         """Seek by sequence number and time over the complete log, whatever the indexes contain."""
         times = [record.timestamp_ns for record in shown]
-        with tw.open_log(folder) as reader:
+        with tw.open_log(directory) as reader:
             for wanted in shown[:: max(1, len(shown) // 8)]:
                 reader.seek_seq(wanted.seq)
                 self.check_found(reader, wanted)
@@ -202,7 +202,7 @@ class Aftermath:
     def committed(self):
         """By reader: the position in its file, or the beginning."""
         places = {}
-        for path in self.folder.glob("readers/*.meta"):
+        for path in self.directory.glob("readers/*.meta"):
             slot = qf.parse_reader_meta(path.read_bytes().ljust(80, b"\0"))
             places[path.stem] = (slot["segment_id"], slot["offset"]) if slot else (0, 0)
         return places

@@ -433,7 +433,7 @@ def cut_prepared(line, queue):
 # ---- the directory is removed -------------------------------------------------------------------
 
 
-def folder_unlinked(line, queue, preallocate):
+def directory_unlinked(line, queue, preallocate):
     writer = _queue_with(queue, preallocate=preallocate, retention=tw.Retention(reader_ttl=0.01))
     reader = tw.open_subscriber(queue, "reader")
     disk.await_beats(queue)

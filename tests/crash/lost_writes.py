@@ -9,7 +9,7 @@ import contextlib
 import functools
 from dataclasses import astuple, dataclass
 
-from tests.crash.recording import PAGE, Folder
+from tests.crash.recording import PAGE, Directory
 from tests.support import queue_format as qf
 from tests.support.entries import Entry
 
@@ -38,19 +38,19 @@ class Crash:
     def __init__(self, recording, time):
         self.recording = recording
         self.time = time
-        self.told = recording.told_at(time)
+        self.view = recording.view_at(time)
         self.doubts = []
         self._durable_names = {}
         self._reachable = {}  # every file that may have a name, and the last one it had
-        for path, folder in recording.folders.items():
-            self._doubt_names(path, folder)
+        for path, directory in recording.directories.items():
+            self._doubt_names(path, directory)
         for file, path in self._reachable.items():
             self._doubt_file(file, path)
 
-    def _doubt_names(self, path, folder):
-        durable = folder.durable(self.time)
+    def _doubt_names(self, path, directory):
+        durable = directory.durable(self.time)
         names = {}
-        for naming in folder.namings:
+        for naming in directory.namings:
             if naming.time > self.time:
                 break
             if naming.time <= durable:
@@ -59,7 +59,7 @@ class Crash:
         prefix = f"{path}/" if path else ""
         for name, file in names.items():
             self._reachable[file] = prefix + name
-        for naming in folder.namings:
+        for naming in directory.namings:
             if durable < naming.time <= self.time:
                 where = prefix + naming.name
                 self.doubts.append(Doubt("naming", where, (path, naming), [False, True]))
@@ -67,7 +67,7 @@ class Crash:
                     self._reachable[naming.file] = where
 
     def _doubt_file(self, file, path):
-        if isinstance(file, Folder):
+        if isinstance(file, Directory):
             return
         durable = file.durable(self.time)
         if len(sizes := file.size.between(durable, self.time)) > 1:
@@ -80,16 +80,16 @@ class Crash:
         """``{path: bytes}``, or ``{path: None}`` for a directory, in the chosen states."""
         state = {doubt.key: value for doubt, value in zip(self.doubts, chosen, strict=True)}
         image = {}
-        for path, folder in self.recording.folders.items():
+        for path, directory in self.recording.directories.items():
             if path and path not in image:
                 continue  # the directory itself has no name
             names = dict(self._durable_names[path])
-            for naming in folder.namings:
+            for naming in directory.namings:
                 if state.get((path, naming)):
                     naming.apply(names)
             for name, file in names.items():
                 where = f"{path}/{name}" if path else name
-                image[where] = None if isinstance(file, Folder) else self._content(file, state)
+                image[where] = None if isinstance(file, Directory) else self._content(file, state)
         return image
 
     def _content(self, file, state):
@@ -111,8 +111,8 @@ class Crash:
     @functools.cached_property
     def kept(self):
         """By sequence number: acknowledged by a flush, so it must exist whatever is lost."""
-        kept = self.told.kept
-        if not self.told.options.get("retention"):
+        kept = self.view.kept
+        if not self.view.options.get("retention"):
             return kept
         # Records that retention had removed may be missing; the others may not.
         first = min((record.seq for _, record in stored_records(self.whole)), default=0)
@@ -250,13 +250,13 @@ ADVERSARIES = (
 )
 
 
-def write_image(image, folder):
+def write_image(image, directory):
     """Write the files as they would be after the next start of the machine."""
-    folder.mkdir(parents=True)
+    directory.mkdir(parents=True)
     for path, content in image.items():
         if content is None:
-            (folder / path).mkdir()
+            (directory / path).mkdir()
         else:
-            (folder / path).write_bytes(content)
+            (directory / path).write_bytes(content)
     if len(image.get("control.meta") or b"") == qf.LAYOUTS["ControlBlock"][0]:
-        qf.restart_machine(folder)
+        qf.restart_machine(directory)

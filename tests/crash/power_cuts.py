@@ -22,17 +22,17 @@ from tests.crash.recording import Recording, entries_of, record, recorder
 MOST_KEPT = 10
 
 
-def record_runs(folder, seed):
+def record_runs(directory, seed):
     """Every run once, then those that begin with the image of a cut of one of these."""
 
     def first(run):
-        queue, log = folder / run, folder / f"{run}.log"
+        queue, log = directory / run, directory / f"{run}.log"
         for part in range(RUNS[run].get("parts", 1)):
             record(queue, log, "recorded_runs", run, seed, part)
         return Recording(log)
 
     def again(run):
-        queue, log = folder / run, folder / f"{run}.log"
+        queue, log = directory / run, directory / f"{run}.log"
         rng = random.Random(f"{run}/{seed}")
         crash = None
         while crash is None or not can_be_opened(queue):
@@ -41,7 +41,7 @@ def record_runs(folder, seed):
             crash = lost_writes.Crash(recording, rng.choice(recording.moments[20:]))
             lost_writes.write_image(crash.image(lost_writes.any_state(rng, crash.doubts)), queue)
         record(queue, log, "recorded_runs", run, seed, 0)
-        return Recording(log, replace(crash.told, log={}, kept=crash.kept))
+        return Recording(log, replace(crash.view, log={}, kept=crash.kept))
 
     recorder()  # created once, before two threads need it
     with ThreadPoolExecutor(2) as pool:
@@ -64,29 +64,29 @@ def can_be_opened(queue):
 
 
 @contextlib.contextmanager
-def threads_kept(folder):
+def threads_kept(directory):
     """Keep a handle open: service threads would end with the last one and start again."""
     with (
-        tw.open_publisher(folder / "keeper", segment_bytes=8192, preallocate=False),
-        tw.open_log(folder / "keeper"),
+        tw.open_publisher(directory / "keeper", segment_bytes=8192, preallocate=False),
+        tw.open_log(directory / "keeper"),
     ):
         yield
 
 
-def run_cases(recordings, seeds, folder):
+def run_cases(recordings, seeds, directory):
     """Check the cases with these numbers; report the failed ones and where the first are kept."""
     failed = []
-    with threads_kept(folder):
+    with threads_kept(directory):
         for seed in seeds:
             name, crash, adversary, image = choose(recordings, seed)
             what = f"case {seed}: {name!r} cut at {crash.time}, {adversary.__name__}"
             case = Case.of(crash, image)
             try:
-                case.judge(folder / "case")
+                case.judge(directory / "case")
             except Exception as error:
                 where = case.keep() if len(failed) < MOST_KEPT else "none"
                 failed.append(f"{what}: {type(error).__name__}: {error}\n    kept in {where}")
-            shutil.rmtree(folder / "case")
+            shutil.rmtree(directory / "case")
     summary = "\n".join([f"{len(failed)} of {len(seeds)} cases failed", *failed[:MOST_KEPT]])
     assert not failed, summary
 
@@ -112,30 +112,30 @@ class Case:
     @classmethod
     def of(cls, crash, image):
         kept = crash.kept | crash.before_checkpoint(image)
-        return cls(image, crash.told.begun, kept, crash.told.options.get("sparse", False))
+        return cls(image, crash.view.begun, kept, crash.view.options.get("sparse", False))
 
-    def judge(self, folder):
-        lost_writes.write_image(self.image, folder)
-        Aftermath(folder, self.begun, self.kept, self.sparse).judge()
+    def judge(self, directory):
+        lost_writes.write_image(self.image, directory)
+        Aftermath(directory, self.begun, self.kept, self.sparse).judge()
 
     def keep(self):
-        folder = Path(tempfile.mkdtemp(prefix="tapewire-power-cut-"))
-        lost_writes.write_image(self.image, folder / "image")
+        directory = Path(tempfile.mkdtemp(prefix="tapewire-power-cut-"))
+        lost_writes.write_image(self.image, directory / "image")
         model = {
             "begun": [[*entry[:4], entry.payload.hex()] for entry in self.begun],
             "kept": [[*entry[:4], entry.payload.hex()] for entry in self.kept.values()],
             "sparse": self.sparse,
         }
-        (folder / "model.json").write_text(json.dumps(model))
-        return folder
+        (directory / "model.json").write_text(json.dumps(model))
+        return directory
 
     @classmethod
-    def load(cls, folder):
+    def load(cls, directory):
         image = {
-            str(path.relative_to(folder / "image")): None if path.is_dir() else path.read_bytes()
-            for path in sorted(folder.glob("image/**/*"))
+            str(path.relative_to(directory / "image")): None if path.is_dir() else path.read_bytes()
+            for path in sorted(directory.glob("image/**/*"))
         }
-        model = json.loads((folder / "model.json").read_text())
+        model = json.loads((directory / "model.json").read_text())
         kept = {entry.seq: entry for entry in entries_of(model["kept"])}
         return cls(image, set(entries_of(model["begun"])), kept, model["sparse"])
 

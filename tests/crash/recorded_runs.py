@@ -25,7 +25,7 @@ RUNS = {
     "made when needed": {"preallocate": False},
     "careful": {"preallocate": False, "defer_seal_sync": False},
     "required": {"require_prealloc": True},
-    "flushed behind": {"flush": {"records": 12}},
+    "flushed in steps": {"flush": {"records": 12}},
     "sparse": {"sparse": True, "first_seq": 7},
     "small segments": {"segment_bytes": 8192, "index_stride": 2, "first_seq": 100},
     "retained": {"retention": {"reader_ttl": 60.0}, "segment_bytes": 8192},
@@ -187,7 +187,7 @@ def read_and_commit(readers, rng):
             note(step="committed")
 
 
-def say_what_is_there(queue):
+def report_content(queue):
     with tw.open_log(queue) as reader:
         note(holds=[[*e[:4], e.payload.hex()] for e in follow(reader).shown])
 
@@ -199,7 +199,7 @@ def main(queue, run, seed, part):
     script = Script(queue, options, rng)
     note(options={"sparse": script.writer.sparse, "retention": "retention" in options})
     if run in AGAIN:
-        say_what_is_there(queue)
+        report_content(queue)
     pinned = "retention" in options
     names = ("three", "four") if run in AGAIN else ("one", "two")
     with contextlib.ExitStack() as stack:

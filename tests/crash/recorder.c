@@ -43,8 +43,8 @@ struct file {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct file files[kMostFiles];
 static int file_count;
-static struct stat folders[16];
-static int folder_count;
+static struct stat directories[16];
+static int directory_count;
 static char root[PATH_MAX];
 static size_t root_length;
 static int out = -1;
@@ -112,7 +112,7 @@ static void watch(const char* path, char kind) {
     if (lstat(path, &st) != 0) die("cannot stat a new file");
     put(kind, st.st_ino, S_ISDIR(st.st_mode), below_root(path), strlen(below_root(path)));
     if (S_ISDIR(st.st_mode)) {
-        folders[folder_count++] = st;
+        directories[directory_count++] = st;
         return;
     }
     if (find(st.st_ino) != NULL) die("a file is created twice");
@@ -186,8 +186,8 @@ static int is_watched(int fd, ino_t* ino) {
     *ino = st.st_ino;
     pthread_mutex_lock(&mutex);
     int found = find(st.st_ino) != NULL;
-    for (int i = 0; i < folder_count; ++i)
-        found |= folders[i].st_ino == st.st_ino && folders[i].st_dev == st.st_dev;
+    for (int i = 0; i < directory_count; ++i)
+        found |= directories[i].st_ino == st.st_ino && directories[i].st_dev == st.st_dev;
     pthread_mutex_unlock(&mutex);
     return found;
 }

@@ -84,7 +84,7 @@ class Naming:
 
 
 @dataclass(eq=False)
-class Folder(Synced):
+class Directory(Synced):
     """A directory: the changes to its names, in order."""
 
     namings: list = field(default_factory=list)
@@ -96,8 +96,8 @@ class Recording:
     def __init__(self, log, before=None):
         """`before`: the notes about the queue that the run begins with."""
         self.log = Path(log)
-        self.before = before or Told()
-        self.folders = {"": Folder()}
+        self.before = before or ModelView()
+        self.directories = {"": Directory()}
         self.notes = []  # (time, note of the program)
         self.calls = collections.Counter()  # by name, of those that succeeded
         self.moments = []  # times at which a crash is checked
@@ -138,13 +138,13 @@ class Recording:
             case "R":
                 self.calls["rename"] += 1
                 old, name = payload.decode().split("|")
-                folder, old = self._split(old)
+                directory, old = self._split(old)
                 _, name = self._split(name)
-                folder.namings.append(Naming(time, name, self._by_inode[inode], old))
+                directory.namings.append(Naming(time, name, self._by_inode[inode], old))
             case "U":
                 self.calls["unlink"] += 1
-                folder, name = self._split(payload.decode())
-                folder.namings.append(Naming(time, name, None))
+                directory, name = self._split(payload.decode())
+                directory.namings.append(Naming(time, name, None))
             case "B":
                 self._begun[number] = time
             case "E":
@@ -159,36 +159,36 @@ class Recording:
         self.moments.append(time)
 
     def _split(self, path):
-        folder, _, name = path.rpartition("/")
-        return self.folders[folder], name
+        directory, _, name = path.rpartition("/")
+        return self.directories[directory], name
 
-    def _make(self, inode, is_folder, path, time):
-        if is_folder:
-            made = self.folders[path] = Folder() if path else self.folders[""]
+    def _make(self, inode, is_directory, path, time):
+        if is_directory:
+            made = self.directories[path] = Directory() if path else self.directories[""]
         else:
             made = File()
         self._by_inode[inode] = made
         if path:
-            folder, name = self._split(path)
-            folder.namings.append(Naming(time, name, made))
+            directory, name = self._split(path)
+            directory.namings.append(Naming(time, name, made))
         return made
 
     @functools.cached_property
-    def told(self):
+    def views(self):
         """The model's view after each note."""
-        told, views = self.before, []
+        view, views = self.before, []
         for time, note in self.notes:
-            told = told.then(note)
-            views.append((time, told))
+            view = view.then(note)
+            views.append((time, view))
         return views
 
-    def told_at(self, time):
-        index = bisect.bisect_right(self.told, time, key=lambda view: view[0])
-        return self.told[index - 1][1] if index else self.before
+    def view_at(self, time):
+        index = bisect.bisect_right(self.views, time, key=lambda view: view[0])
+        return self.views[index - 1][1] if index else self.before
 
 
 @dataclass(frozen=True)
-class Told:
+class ModelView:
     """The notes of the recorded program up to some moment."""
 
     begun: frozenset = frozenset()  # every record whose append was begun
@@ -211,7 +211,7 @@ class Told:
                 kept = {seq: entry for seq, entry in log.items() if seq < upto}
             case {"options": options}:
                 pass
-        return Told(begun, log, kept, options)
+        return ModelView(begun, log, kept, options)
 
 
 def entries_of(records):
@@ -224,9 +224,9 @@ def recorder():
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("needs a C compiler (cc)")
-    folder = tempfile.mkdtemp(prefix="tapewire-recorder-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    library = Path(folder) / "recorder.so"
+    directory = tempfile.mkdtemp(prefix="tapewire-recorder-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    library = Path(directory) / "recorder.so"
     source = Path(__file__).with_name("recorder.c")
     options = ["-O1", "-Wall", "-Werror", "-shared", "-fPIC"]
     subprocess.run([compiler, *options, "-o", library, source, "-ldl"], check=True)

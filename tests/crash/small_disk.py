@@ -51,15 +51,17 @@ class SmallDisk:
     reserves blocks before it allocates them (delayed allocation) and needs some for its tables.
     """
 
-    def __init__(self, filesystem, folder):
+    def __init__(self, filesystem, directory):
         libc = _own_mounts()
-        self.folder = folder
-        self.queue = os.path.join(folder, "queue")
-        self._ballast = os.path.join(folder, "ballast")
-        self._image = folder + ".image"
+        self.directory = directory
+        self.queue = os.path.join(directory, "queue")
+        self._ballast = os.path.join(directory, "ballast")
+        self._image = directory + ".image"
         if filesystem == "tmpfs":
             options = f"size={TMPFS_BYTES},mode=0700".encode()
-            _checked(libc.mount(b"none", os.fsencode(folder), b"tmpfs", 0, options), "mount tmpfs")
+            _checked(
+                libc.mount(b"none", os.fsencode(directory), b"tmpfs", 0, options), "mount tmpfs"
+            )
         else:
             with open(self._image, "wb") as file:
                 file.truncate(EXT4_BYTES)
@@ -67,16 +69,16 @@ class SmallDisk:
             self._mount_image()
 
     def _mount_image(self):
-        _run("mount", "-o", "loop", self._image, self.folder)
+        _run("mount", "-o", "loop", self._image, self.directory)
 
     def mount_again(self):
         """What is read afterwards comes from the blocks of the image, not from the page cache."""
-        _run("umount", self.folder)
+        _run("umount", self.directory)
         self._mount_image()
 
     def fill(self, leave=0):
         """Use up all space but `leave` bytes."""
-        block = os.statvfs(self.folder).f_frsize
+        block = os.statvfs(self.directory).f_frsize
         with open(self._ballast, "wb") as file:
             size = 0
             piece = self._room()
@@ -90,7 +92,7 @@ class SmallDisk:
                     piece = more // 2
 
     def _room(self):
-        free = os.statvfs(self.folder)
+        free = os.statvfs(self.directory)
         return free.f_bavail * free.f_frsize
 
     def free(self):
@@ -106,11 +108,11 @@ class ThinDisk:
     TMPFS_BYTES = 64 << 20
     EXT4_BYTES = 128 << 20
 
-    def __init__(self, folder):
+    def __init__(self, directory):
         libc = _own_mounts()
-        self.folder = folder
-        self.queue = os.path.join(folder, "queue")
-        self._back = folder + ".back"
+        self.directory = directory
+        self.queue = os.path.join(directory, "queue")
+        self._back = directory + ".back"
         self._image = os.path.join(self._back, "image")
         self._ballast = os.path.join(self._back, "ballast")
         os.mkdir(self._back)
@@ -122,7 +124,7 @@ class ThinDisk:
         self._mount()
 
     def _mount(self):
-        _run("mount", "-o", "loop,errors=continue", self._image, self.folder)
+        _run("mount", "-o", "loop,errors=continue", self._image, self.directory)
 
     def starve(self):
         """Make each write-back to a block that was never written fail."""
@@ -139,7 +141,7 @@ class ThinDisk:
 
     def mount_again(self):
         """What is read afterwards comes from the blocks of the image, not from the page cache."""
-        _run("umount", self.folder)
+        _run("umount", self.directory)
         self._mount()
 
 

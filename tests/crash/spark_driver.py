@@ -22,7 +22,7 @@ SCHEMA = (
     "timestamp_ns bigint, type_id int, flags int, payload binary, seq bigint, "
     "venue string, symbol string, stream string"
 )
-folder, batch = sys.argv[1], sys.argv[2]
+directory, batch = sys.argv[1], sys.argv[2]
 me = os.getpid()
 
 
@@ -31,9 +31,9 @@ def end(place, driver=me):
     from tapewire.archive.transaction.job_directories import _driver
 
     jvm = _driver().pid
-    open(os.path.join(folder, f"{place}-{batch}"), "w").close()
+    open(os.path.join(directory, f"{place}-{batch}"), "w").close()
     deadline = time.monotonic() + PATIENCE
-    while not all(os.path.exists(os.path.join(folder, f"{each}-{batch}")) for each in PLACES):
+    while not all(os.path.exists(os.path.join(directory, f"{each}-{batch}")) for each in PLACES):
         if time.monotonic() > deadline:
             raise TimeoutError(f"the other queries do not come to batch {batch}")
         time.sleep(0.005)
@@ -62,7 +62,7 @@ class Doomed(sink.StreamWriter):
 
 def lose_a_worker(batches):
     """A task that is killed in the middle, once."""
-    marker = os.path.join(folder, "worker-killed")
+    marker = os.path.join(directory, "worker-killed")
     for number, rows in enumerate(batches):
         yield rows
         if number == 0 and rows.column("seq")[0].as_py() == 100 and not os.path.exists(marker):
@@ -83,16 +83,16 @@ for place in PLACES:
     rows = (
         spark.readStream.schema(SCHEMA)
         .option("maxFilesPerTrigger", 1)
-        .parquet(os.path.join(folder, "in"))
+        .parquet(os.path.join(directory, "in"))
     )
     if place == PLACES[0]:
         rows = rows.mapInArrow(lose_a_worker, rows.schema)
     queries.append(
         rows.writeStream.format("tapewire")
         .option("writer", "q")
-        .option("checkpointLocation", os.path.join(folder, f"checkpoint-{place}"))
+        .option("checkpointLocation", os.path.join(directory, f"checkpoint-{place}"))
         .trigger(availableNow=True)
-        .start(os.path.join(folder, place))
+        .start(os.path.join(directory, place))
     )
 for query in queries:
     query.awaitTermination()

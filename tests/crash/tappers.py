@@ -75,7 +75,7 @@ def tap_until(line, step, source, root, **options):
 def disk_full(line, where, bus):
     """The archive's disk is full: the tap waits, the queue keeps everything, the tap continues."""
     disk = small_disk_or_say_why(line, where)
-    root = os.path.join(disk.folder, "archive")
+    root = os.path.join(disk.directory, "archive")
     queue = clean_queue(bus)
     fill(queue, 3000, segment_bytes=SEGMENT)
     disk.fill(leave=4 * SEGMENT)
@@ -103,7 +103,7 @@ def disk_full(line, where, bus):
 def disk_full_raised(line, where, bus):
     """With on_disk_full="raise" it raises; nothing is committed that is not archived."""
     disk = small_disk_or_say_why(line, where)
-    root = os.path.join(disk.folder, "archive")
+    root = os.path.join(disk.directory, "archive")
     queue = clean_queue(bus)
     fill(queue, 3000, segment_bytes=SEGMENT)
     disk.fill(leave=4 * SEGMENT)

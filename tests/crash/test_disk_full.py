@@ -20,11 +20,11 @@ MODES = {
 )
 def run(tmp, crew, request):
     """Run a child of tests/crash/faults.py on a file system of a few segments."""
-    folder = tmp / "small"
-    folder.mkdir()
+    directory = tmp / "small"
+    directory.mkdir()
 
     def go(actor, **arguments):
-        where = {"filesystem": request.param, "folder": str(folder)}
+        where = {"filesystem": request.param, "directory": str(directory)}
         child = crew.start(f"faults.{actor}", where=where, **arguments)
         word, *rest = child.line.hear()
         if word == "unable":
@@ -36,7 +36,7 @@ def run(tmp, crew, request):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_append_raises_and_the_same_writer_goes_on_when_there_is_room(run, mode):
+def test_append_raises_and_the_same_writer_continues_when_there_is_space(run, mode):
     run("disk_full_and_free_again", options=MODES[mode])
 
 
@@ -45,7 +45,7 @@ def test_a_small_record_still_finds_room_in_the_segment(run):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_interrupted_batch_says_how_much_of_it_was_appended(run, mode):
+def test_an_interrupted_batch_reports_how_much_of_it_was_appended(run, mode):
     run("disk_full_in_a_batch", options=MODES[mode])
 
 

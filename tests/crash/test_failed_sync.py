@@ -181,9 +181,11 @@ def test_what_a_killed_writer_left_unsynced_is_dirty_again_at_the_next_opening(t
 @pytest.mark.parametrize("rolls", [False, True], ids=["in the active segment", "in a sealed one"])
 def test_what_is_acknowledged_after_a_failed_write_back_is_on_the_disk(tmp, crew, rolls):
     """With a disk that fails to write, and its content when it is mounted again."""
-    folder = tmp / "thin"
-    folder.mkdir()
-    child = crew.start("failed_syncs.write_back_fails", where={"folder": str(folder)}, rolls=rolls)
+    directory = tmp / "thin"
+    directory.mkdir()
+    child = crew.start(
+        "failed_syncs.write_back_fails", where={"directory": str(directory)}, rolls=rolls
+    )
     word, *rest = child.line.hear(timeout=110)
     if word == "unable":
         pytest.skip(f"cannot mount ext4 by a loop device (needs root): {rest[0]}")

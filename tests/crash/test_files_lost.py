@@ -53,13 +53,13 @@ def test_a_readers_file_cut_under_it_refuses_commits_alone(run):
     run("cut_reader_meta")
 
 
-def test_statistics_cut_under_the_writer_disturb_nobody(run):
+def test_statistics_cut_under_the_writer_do_no_harm(run):
     run("cut_stats")
 
 
 @pytest.mark.parametrize("preallocate", [True, False])
-def test_a_folder_unlinked_under_its_handles_is_a_typed_error_when_it_matters(run, preallocate):
-    run("folder_unlinked", preallocate=preallocate)
+def test_a_directory_unlinked_under_its_handles_is_a_typed_error_when_it_matters(run, preallocate):
+    run("directory_unlinked", preallocate=preallocate)
 
 
 OPEN_A_QUEUE = """

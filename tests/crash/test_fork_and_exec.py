@@ -19,7 +19,7 @@ def run(tmp, crew):
     return go
 
 
-def test_inherited_handles_raise_and_close_quietly_and_the_parent_goes_on(run):
+def test_inherited_handles_raise_and_close_quietly_and_the_parent_continues(run):
     run("handles_in_the_child")
 
 
@@ -61,7 +61,7 @@ def test_a_child_that_lives_on_keeps_neither_the_writers_lock_nor_a_readers_name
     os.kill(grandchild, 0)
 
 
-def test_a_forked_child_that_exits_normally_disturbs_nobody(tmp):
+def test_a_forked_child_that_exits_normally_does_no_harm(tmp):
     # The complete shutdown of the interpreter, with the parent's handles still referenced.
     done = python(
         """

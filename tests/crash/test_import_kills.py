@@ -12,9 +12,9 @@ from tests.support.captures import content_of, futures_lines, write_capture
 FORMAT = "binance-usdm"
 
 
-def uninterrupted(folder, capture):
-    summary = ingest.run(FORMAT, [capture], folder)
-    content = content_of(folder)
+def uninterrupted(directory, capture):
+    summary = ingest.run(FORMAT, [capture], directory)
+    content = content_of(directory)
     assert summary.gaps == 1, "the capture has a gap: ledgers are compared too"
     assert summary.bad, "and bad rows"
     assert any("/2023-11-14/" in name for name in summary.logs), "and crosses midnight"

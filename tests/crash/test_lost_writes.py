@@ -49,7 +49,7 @@ def test_the_cases_cover_every_run_and_every_adversary(recordings):
     assert sum(len(crash.doubts) > 3 for _, crash, _, _ in chosen) > CASES / 2
 
 
-def test_where_nothing_is_lost_the_image_is_the_folder(tmp):
+def test_where_nothing_is_lost_the_image_is_the_directory(tmp):
     queue, log = tmp / "q", tmp / "log"
     record(queue, log, "recorded_runs", "reopened", 1, 0)
     recording = Recording(log)
@@ -70,7 +70,7 @@ def test_an_acknowledged_record_that_is_missing_is_found_out(recordings, tmp):
     image = crash.image(newest(crash.doubts))
     image["000000000.q"] = image["000000000.q"][:64].ljust(len(image["000000000.q"]), b"\0")
     with pytest.raises(AssertionError, match=r"used again|acknowledged and lost"):
-        Case(image, crash.told.begun, crash.kept, sparse=False).judge(tmp / "q")
+        Case(image, crash.view.begun, crash.kept, sparse=False).judge(tmp / "q")
 
 
 # Every call that syncs a file or changes a directory: one that the recorder does not know is traced

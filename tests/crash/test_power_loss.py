@@ -22,7 +22,7 @@ def put_reader(queue, segment, offset):
     (queue / "readers" / "r.meta").write_bytes(meta)
 
 
-def test_a_reader_ahead_of_the_recovered_tail_stands_at_the_tail(tmp):
+def test_a_reader_ahead_of_the_recovered_tail_is_put_at_the_tail(tmp):
     # Its own page was written back at (1, 64); the tail and the SEALED of segment 0 were not.
     queue, kept = tmp / "q", tmp / "kept"
     with (
@@ -105,7 +105,7 @@ def test_a_reader_ahead_of_the_tail_that_comes_late_is_shown_every_new_record(tm
             assert [record.seq for record in reader] == list(range(10, 30))
 
 
-def test_a_reader_ahead_of_the_tail_whose_segment_was_lost_stands_at_the_tail(tmp):
+def test_a_reader_ahead_of_the_tail_whose_segment_was_lost_is_put_at_the_tail(tmp):
     queue = crafted.write(tmp, crafted.numbered(0, 10, 100))
     put_reader(queue, 2, 640)
     with (
@@ -116,7 +116,7 @@ def test_a_reader_ahead_of_the_tail_whose_segment_was_lost_stands_at_the_tail(tm
         assert [record.seq for record in reader] == [10]
 
 
-def test_a_reader_inside_what_became_a_pad_is_shown_all_that_lies_behind(tmp):
+def test_a_reader_inside_what_became_a_pad_is_shown_all_that_follows(tmp):
     records = crafted.numbered(0, 30, 100)
     queue = crafted.write(tmp, records, crafted.numbered(30, 1))
     put_reader(queue, 0, crafted.offset_of(records, 12))
@@ -129,7 +129,7 @@ def test_a_reader_inside_what_became_a_pad_is_shown_all_that_lies_behind(tmp):
         assert follow(reader).numbers == list(range(20, 31))
 
 
-def test_a_segment_whose_name_was_lost_leaves_a_gap_that_is_told_and_passed(tmp):
+def test_a_segment_whose_name_was_lost_leaves_a_gap_that_is_reported_and_passed(tmp):
     queue = crafted.write(tmp, *(crafted.numbered(10 * i, 10) for i in range(3)))
     (queue / "index.meta").write_bytes(qf.checkpoint(0, 64))
     qf.segment_path(queue, 1).unlink()
@@ -148,7 +148,7 @@ def test_a_segment_of_which_only_the_name_is_left_stops_no_writer(tmp, left):
     assert crafted.read(queue) == ([*range(10), *range(20, 30)], [("gap", 10, 19)])
 
 
-def test_a_log_that_ends_in_a_pad_goes_on_behind_its_last_number(tmp):
+def test_a_log_that_ends_in_a_pad_continues_after_its_last_seq(tmp):
     # Recovery writes only the header of a PAD; the bytes under it remain, here a record.
     pad = bytearray(qf.pad(crafted.BYTES - 64))
     pad[512:640] = qf.record(40, bytes(64))
@@ -157,7 +157,7 @@ def test_a_log_that_ends_in_a_pad_goes_on_behind_its_last_number(tmp):
     assert crafted.reopen(queue)["next_seq"] == 26
 
 
-def test_a_checkpoint_of_a_retired_segment_still_tells_where_to_look(tmp):
+def test_a_checkpoint_of_a_retired_segment_still_shows_where_to_look(tmp):
     records = crafted.numbered(10, 10)
     queue = crafted.write(tmp, crafted.numbered(0, 10), records, crafted.numbered(20, 10))
     (queue / "index.meta").write_bytes(qf.checkpoint(0, 640))
@@ -189,7 +189,7 @@ def test_an_index_that_outlived_its_records_hides_no_new_one(tmp):
         assert reader.next().seq == 5
 
 
-def test_the_folder_is_synced_before_the_checkpoint_speaks_for_it(tmp):
+def test_the_directory_is_synced_before_the_checkpoint_covers_it(tmp):
     calls = calls_between_markers(
         """
         import sys, tapewire as tw

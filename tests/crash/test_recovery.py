@@ -85,7 +85,7 @@ def test_a_wrong_length_in_the_last_segment_costs_one_record(crashed, caplog, si
 
 @pytest.mark.parametrize("size", [0, 64, 200])
 @pytest.mark.parametrize("first", [0, 18])
-def test_damage_at_the_first_and_the_last_but_one_record_keeps_what_is_behind(crashed, size, first):
+def test_damage_at_the_first_and_the_last_but_one_record_keeps_what_follows(crashed, size, first):
     queue = crashed(20, size)
     bad = disk.places(queue, 0)[first]
     disk.poke(disk.segment(queue, 0), bad.offset, struct.pack("<I", 0xFFFFFFFF))
@@ -129,12 +129,12 @@ HALF_WRITTEN = {
 
 
 @pytest.mark.parametrize("what", HALF_WRITTEN)
-def test_half_a_record_at_the_tail_is_fenced_off_and_the_log_goes_on_behind(crashed, crew, what):
+def test_half_a_record_at_the_tail_is_fenced_off_and_the_log_continues(crashed, crew, what):
     queue = crashed(8)
     end = disk.end_of(queue, 0)
     offset, data = HALF_WRITTEN[what](end)
     disk.poke(disk.segment(queue, 0), offset, data)
-    reader = crew.start("actors.parker", queue=str(queue))  # in front of it, without a writer
+    reader = crew.start("actors.parker", queue=str(queue))  # before it, without a writer
     reader.expect("open")
     assert [reader.expect("read")[0] for _ in range(8)] == list(range(8))
     with tw.open_publisher(queue) as writer:
@@ -162,7 +162,7 @@ def test_half_a_header_in_the_last_64_bytes_is_fenced_off(crashed):
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-def test_garbage_in_a_segment_published_ahead_stops_nobody(crashed, sealed):
+def test_garbage_in_a_segment_published_ahead_stops_no_writer(crashed, sealed):
     # Unsealed: power was lost, the page with SEALED after the page with the garbage.
     queue = crashed(4)
     disk.poke(disk.segment(queue, 1), disk.DATA + 100, b"\xde\xad")
@@ -185,7 +185,7 @@ def test_a_prepared_segment_whose_header_was_lost_gets_it_again(crashed, caplog)
     assert numbers(queue) == list(range(104))
 
 
-def test_records_behind_the_lost_first_page_of_the_newest_segment_stay(crashed):
+def test_records_after_the_lost_first_page_of_the_newest_segment_stay(crashed):
     queue = crashed(45, 200, preallocate=False)
     newest = disk.segments(queue)[-1]
     records = disk.places(queue, newest)
@@ -202,7 +202,7 @@ def test_records_behind_the_lost_first_page_of_the_newest_segment_stay(crashed):
 
 
 @pytest.mark.parametrize("size", [0, 4096])
-def test_a_newest_segment_of_which_nothing_reached_the_disk_is_made_anew(crashed, caplog, size):
+def test_a_newest_segment_of_which_nothing_reached_the_disk_is_made_again(crashed, caplog, size):
     queue = crashed(4)
     disk.segment(queue, 1).write_bytes(bytes(size))
     with caplog.at_level(logging.WARNING, "tapewire.queue"), tw.open_publisher(queue) as writer:
@@ -328,7 +328,7 @@ def test_a_commit_torn_by_a_kill_leaves_the_one_before_it(crashed, kept):
         assert reader.next().seq == (2 if kept == 36 else 1)
 
 
-def test_sequence_goes_on_after_retention_has_taken_the_checkpoints_segment(
+def test_sequence_continues_after_retention_has_taken_the_checkpoints_segment(
     queue, crew, eventually
 ):
     options = {"segment_bytes": SEGMENT, "retention": {"reader_ttl": 0.001}}

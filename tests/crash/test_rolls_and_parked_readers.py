@@ -83,7 +83,7 @@ def test_a_reader_that_starts_at_the_end_of_a_half_done_roll_misses_nothing(
         assert Tape(reader, 5).to_end() == 105
 
 
-def test_a_parked_reader_goes_on_when_the_data_is_in_the_next_segment_only(queue, crew, eventually):
+def test_a_parked_reader_continues_if_the_data_is_in_the_next_segment_only(queue, crew, eventually):
     # Segment 0 is full but for 64 bytes: the record that wakes the reader is in segment 1.
     writer = crew.start("actors.appender", queue=str(queue), segment_bytes=SEGMENT)
     writer.expect("open")
@@ -101,7 +101,7 @@ def test_a_parked_reader_goes_on_when_the_data_is_in_the_next_segment_only(queue
     assert [place.seq for place in disk.places(queue, 1)] == [1]
 
 
-def test_a_reader_parked_in_an_unsealed_segment_goes_on_when_a_writer_seals_it(
+def test_a_reader_parked_in_an_unsealed_segment_continues_when_a_writer_seals_it(
     queue, crew, eventually
 ):
     # Power was lost: the next segment and its records reached the disk, SEALED of the old did not.
@@ -141,7 +141,7 @@ def test_the_first_append_of_a_restarted_writer_wakes_a_parked_reader(queue, cre
     assert heard(reader, 1) == [3]
 
 
-def test_a_writer_killed_between_clearing_the_flag_and_waking_leaves_nobody_asleep(
+def test_a_writer_killed_between_clearing_the_flag_and_waking_leaves_no_reader_asleep(
     queue, crew, eventually
 ):
     writer = crew.start("actors.appender", queue=str(queue), segment_bytes=SEGMENT)

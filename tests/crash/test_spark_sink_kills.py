@@ -32,12 +32,12 @@ def content(archive):
     return found
 
 
-def committed(folder, batches, **options):
+def committed(directory, batches, **options):
     for batch in range(batches):
-        job_of(folder, batch).commit()
+        job_of(directory, batch).commit()
     if options:
-        job_of(folder, batches, **options).commit()
-    return content(folder)
+        job_of(directory, batches, **options).commit()
+    return content(directory)
 
 
 def killed_at(crew, step, archive, batch, **options):
@@ -134,26 +134,26 @@ def test_a_kill_at_each_step_while_replacing_leaves_the_old_or_the_new_log(crew,
 # The same with Spark: its driver is killed, and its workers.
 
 
-def drive(folder, batch="never"):
+def drive(directory, batch="never"):
     """Whether the queries ended."""
     script = ROOT / "tests" / "crash" / "spark_driver.py"
-    with open(folder / "driver.log", "wb") as log:  # not a pipe, which workers would keep open
+    with open(directory / "driver.log", "wb") as log:  # not a pipe, which workers would keep open
         code = subprocess.run(
-            [sys.executable, script, str(folder), str(batch)],
+            [sys.executable, script, str(directory), str(batch)],
             env=dict(os.environ, PYTHONPATH=str(ROOT)),
             stdout=log,
             stderr=log,
             timeout=500,
             check=False,
         ).returncode
-    assert code in (0, -signal.SIGKILL), (folder / "driver.log").read_text()[-4000:]
+    assert code in (0, -signal.SIGKILL), (directory / "driver.log").read_text()[-4000:]
     return code == 0
 
 
 def queries_survive(tmp, kills):
     """A driver's three queries, killed at once: before deciding, while publishing, and after it."""
-    folder = tmp / "in"
-    folder.mkdir()
+    directory = tmp / "in"
+    directory.mkdir()
     batches = kills + 1
     for number in range(batches):
         table = pa.Table.from_batches(
@@ -162,8 +162,8 @@ def queries_survive(tmp, kills):
                 rows([1], symbol=f"NEW-{number}"),
             ]
         )
-        pq.write_table(table, folder / f"{number}.parquet")
-        os.utime(folder / f"{number}.parquet", (AGE + number, AGE + number))
+        pq.write_table(table, directory / f"{number}.parquet")
+        os.utime(directory / f"{number}.parquet", (AGE + number, AGE + number))
     # What a reader sees of batch n after a kill in it: BTC-USDT comes before NEW-n.
     seen = {"staged": 0, "half": 100, "published": 100}
     for batch in range(kills):

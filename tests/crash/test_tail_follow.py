@@ -92,7 +92,7 @@ def spoil(queue, seq):
         file.write(bytes([payload_of(seq)[0] ^ 1]))
 
 
-def test_a_follower_tells_of_a_damaged_record_and_goes_on_behind_it(crew, tmp, tail, eventually):
+def test_a_follower_reports_a_damaged_record_and_continues_after_it(crew, tmp, tail, eventually):
     queue = tmp / "q"
     writer = crew.start("actors.appender", queue=str(queue), segment_bytes=SEGMENT_BYTES)
     writer.expect("open")
@@ -108,9 +108,9 @@ def test_a_follower_tells_of_a_damaged_record_and_goes_on_behind_it(crew, tmp, t
     assert process.wait(30) == 0
     seqs = [json.loads(line)["seq"] for line in out.read_bytes().splitlines()]
     assert seqs == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
-    told = out.with_suffix(".err").read_text()
-    assert told.count("tapewire: damaged:") == 1
-    assert "record 5" in told
+    errors = out.with_suffix(".err").read_text()
+    assert errors.count("tapewire: damaged:") == 1
+    assert "record 5" in errors
 
 
 def test_a_follower_waits_at_a_damaged_end_until_more_comes(crew, tmp, tail, eventually):
@@ -121,8 +121,8 @@ def test_a_follower_waits_at_a_damaged_end_until_more_comes(crew, tmp, tail, eve
     writer.expect("done")
     spoil(queue, 9)
     process, out = tail("-f", "--json", "--from-seq", "0")
-    told = out.with_suffix(".err")
-    eventually(lambda: "no valid record follows" in told.read_text())
+    errors = out.with_suffix(".err")
+    eventually(lambda: "no valid record follows" in errors.read_text())
     writer.say("append", 2)
     writer.expect("done")
     eventually(lambda: lines_of(out) == 11)
@@ -130,10 +130,10 @@ def test_a_follower_waits_at_a_damaged_end_until_more_comes(crew, tmp, tail, eve
     assert process.wait(30) == 0
     seqs = [json.loads(line)["seq"] for line in out.read_bytes().splitlines()]
     assert seqs == [*range(9), 10, 11]
-    assert told.read_text().count("no valid record follows") == 1
+    assert errors.read_text().count("no valid record follows") == 1
 
 
-def test_a_follower_that_was_overtaken_tells_and_goes_on(crew, tmp, tail, eventually):
+def test_a_follower_that_was_overtaken_reports_it_and_continues(crew, tmp, tail, eventually):
     queue = tmp / "q"
     writer = crew.start("actors.appender", queue=str(queue), segment_bytes=SEGMENT_BYTES)
     writer.expect("open")

@@ -176,7 +176,7 @@ def test_a_second_tap_at_the_same_time_is_refused(crew, tmp, eventually):
 )
 def test_a_full_disk_of_the_archive_loses_nothing(crew, tmp, filesystem, actor):
     (tmp / "small").mkdir()
-    where = {"filesystem": filesystem, "folder": str(tmp / "small")}
+    where = {"filesystem": filesystem, "directory": str(tmp / "small")}
     child = crew.start(f"tappers.{actor}", where=where, bus=str(tmp / "bus"))
     word, *rest = child.line.hear()
     if word == "unable":

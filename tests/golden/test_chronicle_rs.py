@@ -66,12 +66,12 @@ def drain(reader):
     return rows
 
 
-def fingerprint(folder):
+def fingerprint(directory):
     """Names, contents, modes and times of all files of a directory."""
     found = {}
-    for path in sorted([folder, *folder.rglob("*")]):
+    for path in sorted([directory, *directory.rglob("*")]):
         stat = path.stat()
-        digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
+        digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "directory"
         found[str(path)] = (digest, stat.st_mode, stat.st_size, stat.st_mtime_ns)
     return found
 
@@ -155,7 +155,7 @@ def test_reader_files_hold_what_the_readme_says(tmp):
     assert beta[:40] == bytes(40)
 
 
-def test_a_resumed_reader_goes_on_in_its_file(tmp):
+def test_a_resumed_reader_continues_in_its_file(tmp):
     queue = unpack("basic", tmp)
     with tw.open_subscriber(queue, "alpha") as reader:
         reader.next()
@@ -213,7 +213,7 @@ def test_seek_time_finds_the_first_record_where_the_tape_had_reached_it(name, qu
 
 
 @pytest.mark.parametrize("start", ["latest", "earliest"])
-def test_latest_stands_behind_the_last_record_and_earliest_before_the_first(name, queue, start):
+def test_latest_is_after_the_last_record_and_earliest_before_the_first(name, queue, start):
     with tw.open_subscriber(queue, "new", start=start) as reader:
         assert drain(reader) == (manifest(name) if start == "earliest" else [])
 
@@ -268,10 +268,10 @@ with tw.open_log(sys.argv[1]) as reader:
 
 def test_a_read_only_copy_is_read_and_nothing_in_it_changes(name, queue):
     queue.parent.chmod(0o755)
-    folders = [queue, *[p for p in queue.rglob("*") if p.is_dir()]]
+    directories = [queue, *[p for p in queue.rglob("*") if p.is_dir()]]
     for path in [p for p in queue.rglob("*") if p.is_file()]:
         path.chmod(0o444)
-    for path in folders:
+    for path in directories:
         path.chmod(0o555)
     try:
         before = fingerprint(queue)
@@ -286,7 +286,7 @@ def test_a_read_only_copy_is_read_and_nothing_in_it_changes(name, queue):
         assert int(child.stdout) == EXPECTED[name]
         assert fingerprint(queue) == before
     finally:
-        for path in folders:
+        for path in directories:
             path.chmod(0o755)
 
 
@@ -303,7 +303,7 @@ def test_open_log_changes_nothing_in_a_writable_copy_either(name, queue):
     }
 
 
-def test_a_writer_goes_on_after_the_last_number(name, queue):
+def test_a_writer_continues_after_the_last_seq(name, queue):
     rows = manifest(name)
     last = rows[-1].seq
     with tw.open_publisher(queue) as writer:

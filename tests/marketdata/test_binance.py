@@ -28,16 +28,16 @@ SCALE = Decimal(10) ** 8
 
 def agreements(one, venue, symbol):
     """``(agree, shared)``: for how many of the shared ids book and bookTicker agree."""
-    told = tickers(one.files)
+    published = tickers(one.files)
     book = L2Book(8, 8)  # raises at a gap
     agree = shared = 0
-    for folder in book_logs(one.archive, venue, symbol):
-        with tw.open_log(folder) as log:
+    for directory in book_logs(one.archive, venue, symbol):
+        with tw.open_log(directory) as log:
             for record in log:
                 event = record.decode()
                 if book.apply(event) != "changed" or event.event_type != 2:
                     continue
-                want = told.get(event.update_last)
+                want = published.get(event.update_last)
                 if want is not None:
                     shared += 1
                     bid, ask = book.best_bid, book.best_ask
@@ -76,10 +76,12 @@ def test_the_best_prices_of_the_first_day_of_spot_are_the_venues(imported):
     """The second day of this pair may be missing; shared ids are counted in the first."""
     one = imported("binance-spot", *(f"binance/{file}" for file in SPOT_BTC_DAY_1))
     rows = [message for _, message in messages(one.files)]
-    told = tickers(one.files)
+    published = tickers(one.files)
     since = next(m["lastUpdateId"] for m in rows if is_snapshot(m))
     ids = [m["u"] for m in rows if is_diff(m) and m["u"] > since]
-    check(imported, "spot_btc day 1", "binance_spot", SPOT_BTC_DAY_1, sum(i in told for i in ids))
+    check(
+        imported, "spot_btc day 1", "binance_spot", SPOT_BTC_DAY_1, sum(i in published for i in ids)
+    )
 
 
 def test_every_message_of_a_pair_is_a_record(imported):
@@ -94,8 +96,8 @@ def test_the_second_day_stands_alone(imported):
     one = imported("binance-usdm", *(f"binance/{file}" for file in USDM_BTC_2024))
     days = book_logs(one.archive, "binance_usdm", "BTCUSDT")
     both, second = L2Book(8, 8), L2Book(8, 8)
-    for folder in days:
-        with tw.open_log(folder) as log:
+    for directory in days:
+        with tw.open_log(directory) as log:
             both.apply_batch(log.read_batch(1 << 20))
     with tw.open_log(days[1]) as log:
         second.apply_batch(log.read_batch(1 << 20))

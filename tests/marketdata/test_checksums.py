@@ -66,8 +66,12 @@ def count_checksums(one):
     for _, venue, symbol, message in books(one.files):
         key = venue, symbol
         if key not in readers:
-            (folder,) = book_logs(one.archive, venue, symbol)
-            readers[key], native[key], strings[key] = tw.open_log(folder), L2Book(8, 8), Strings()
+            (directory,) = book_logs(one.archive, venue, symbol)
+            readers[key], native[key], strings[key] = (
+                tw.open_log(directory),
+                L2Book(8, 8),
+                Strings(),
+            )
         record = readers[key].next()
         native[key].apply(record)
         data = message["data"][0]
@@ -100,19 +104,19 @@ def test_a_lost_update_is_found_by_the_checksum(tmp, format, names):
     (tmp / "capture").write_bytes(b"".join(lines))
 
     summary = ingest.run(format, [tmp / "capture"], tmp / "archive")
-    (folder,) = book_logs(tmp / "archive", venue, symbol)
-    (gap,) = GapLedger(folder).read()
+    (directory,) = book_logs(tmp / "archive", venue, symbol)
+    (gap,) = GapLedger(directory).read()
     assert (gap.kind, gap.venue, gap.symbol) == ("checksum", venue, symbol)
     assert gap.timestamp_ns == received_ns
     assert summary.gaps == 1
     assert list(summary.untrusted) == [f"{venue}/{symbol}/book"]
 
     book = L2Book(8, 8, on_gap="resync")
-    with tw.open_log(folder) as log:
+    with tw.open_log(directory) as log:
         for record in log:
             event = record.decode()
             book.apply(event)
             if record.seq == gap.seq:
-                assert event.event_type == 3, "the tape has a reset where the ledger says"
+                assert event.event_type == 3, "the log has a reset where the ledger has one"
             assert book.trusted == (record.seq < gap.seq)
     assert book.distrust == "reset"

@@ -14,9 +14,9 @@ def test_no_book_is_crossed_after_any_update(imported):
     assert len(symbols) == 10
     updates = uncrossed = 0
     for symbol in symbols:
-        (folder,) = book_logs(one.archive, "coinbase", symbol)
+        (directory,) = book_logs(one.archive, "coinbase", symbol)
         book = L2Book(8, 8)
-        with tw.open_log(folder) as log:
+        with tw.open_log(directory) as log:
             for record in log:
                 event = record.decode()
                 book.apply(event)

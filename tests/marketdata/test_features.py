@@ -30,9 +30,11 @@ SAMPLES = ["event", "trade", "100ms"]
 def logs_of(imported, market):
     format, files = CAPTURES[market]
     one = imported(format, *(f"binance/{name}" for name in files))
-    folders = {p.parent for p in one.archive.rglob("control.meta")}
-    logs = sorted(p for p in folders if p.name in ("book", "trades") or p.parent.name == "trades")
-    assert len(logs) >= 2, sorted(folders)
+    directories = {p.parent for p in one.archive.rglob("control.meta")}
+    logs = sorted(
+        p for p in directories if p.name in ("book", "trades") or p.parent.name == "trades"
+    )
+    assert len(logs) >= 2, sorted(directories)
     return logs
 
 

@@ -57,8 +57,8 @@ def broken(files, path):
 
 def last_hash(archive, venue, symbol):
     book = L2Book(8, 8)
-    for folder in book_logs(archive, venue, symbol):
-        with tw.open_log(folder) as log:
+    for directory in book_logs(archive, venue, symbol):
+        with tw.open_log(directory) as log:
             book.apply_batch(log.read_batch(1 << 20))
     assert book.trusted
     return book.hash()
@@ -84,9 +84,9 @@ def test_the_gap_is_named_and_a_snapshot_repairs_the_book(imported, tmp, venue, 
     entries = []
     book = L2Book(8, 8, on_gap="resync")
     untrusted = 0
-    for folder in book_logs(tmp / "archive", venue, symbol):
-        entries += GapLedger(folder).read()
-        with tw.open_log(folder) as log:
+    for directory in book_logs(tmp / "archive", venue, symbol):
+        entries += GapLedger(directory).read()
+        with tw.open_log(directory) as log:
             for record in log:
                 was = book.trusted
                 book.apply(record)

@@ -44,12 +44,12 @@ def archive(tmp_path_factory):
         if name not in made:
             format, files, options = CAPTURES[name]
             sources = [capture(file) for file in files]
-            folder = tmp_path_factory.mktemp(name)
-            ingest.run(format, sources, folder, **options)
-            for log in sorted(folder.rglob("book/control.meta")):
+            directory = tmp_path_factory.mktemp(name)
+            ingest.run(format, sources, directory, **options)
+            for log in sorted(directory.rglob("book/control.meta")):
                 every = replay.Every(seconds=60 if name == "sse" else 5)
                 replay.Snapshotter(log.parent, every=every, keep=None).run(follow=False)
-            made[name] = folder
+            made[name] = directory
         return made[name]
 
     return get

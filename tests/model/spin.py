@@ -26,18 +26,18 @@ class Search:
     output: str
 
 
-def _run(command, folder, timeout):
+def _run(command, directory, timeout):
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False
+        command, cwd=directory, capture_output=True, text=True, timeout=timeout, check=False
     )
 
 
-def _checked(command, folder):
-    done = _run(command, folder, 60)
+def _checked(command, directory):
+    done = _run(command, directory, 60)
     assert done.returncode == 0, f"{command[0]} failed:\n{done.stdout}{done.stderr}"
 
 
-def search(folder, *, large=False, timeout=100, depth=10_000, **defines):
+def search(directory, *, large=False, timeout=100, depth=10_000, **defines):
     """Search all states of the model with these #defines; fails if the search is incomplete.
 
     `large`: millions of states, for which to compile with optimisation and a wide hash table.
@@ -46,9 +46,11 @@ def search(folder, *, large=False, timeout=100, depth=10_000, **defines):
         if shutil.which(tool) is None:
             pytest.skip(f"needs {tool}")
     flags = [f"-D{name}={value}" for name, value in defines.items()]
-    _checked(["spin", "-a", *flags, str(MODEL)], folder)
-    _checked(["gcc", "-O2" if large else "-O0", "-w", *PAN_OPTIONS, "-o", "pan", "pan.c"], folder)
-    done = _run(["./pan", f"-m{depth}", f"-w{26 if large else 20}"], folder, timeout)
+    _checked(["spin", "-a", *flags, str(MODEL)], directory)
+    _checked(
+        ["gcc", "-O2" if large else "-O0", "-w", *PAN_OPTIONS, "-o", "pan", "pan.c"], directory
+    )
+    done = _run(["./pan", f"-m{depth}", f"-w{26 if large else 20}"], directory, timeout)
     return judge(done.stdout + done.stderr)
 
 

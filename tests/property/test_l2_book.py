@@ -129,8 +129,8 @@ class Driver:
         assert real.last_update == naive.last
         assert real.waiting == len(naive.waiting)
         assert real.hash() == naive.hash()
-        told = [[g.cause, g.first, g.last, g.resynced] for g in real.gaps]
-        assert told == naive.gaps
+        found = [[g.cause, g.first, g.last, g.resynced] for g in real.gaps]
+        assert found == naive.gaps
 
 
 @given(st.sampled_from(["raise", "quarantine", "resync"]), st.lists(steps, max_size=25))

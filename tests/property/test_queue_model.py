@@ -58,8 +58,8 @@ class QueueMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         root = SHM if SHM.is_dir() else None
-        self.folder = Path(tempfile.mkdtemp(prefix="tapewire-test-", dir=root))
-        self.path = self.folder / "q"
+        self.directory = Path(tempfile.mkdtemp(prefix="tapewire-test-", dir=root))
+        self.path = self.directory / "q"
         self.log = []
         self.committed = {}  # name -> index of the record after its commit
         self.open = {}
@@ -70,7 +70,7 @@ class QueueMachine(RuleBasedStateMachine):
             reader.handle.close()
         if self.writer is not None:
             self.writer.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     # ---- the writer
 

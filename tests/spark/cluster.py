@@ -27,14 +27,14 @@ QUICK_JAVA = (
 class Daemon:
     """A Spark class in its own JVM and process group, with its output in a file."""
 
-    def __init__(self, folder, name, main, *arguments, host="127.0.0.1", env=()):
+    def __init__(self, directory, name, main, *arguments, host="127.0.0.1", env=()):
         self.name = name
-        self.log = folder / f"{name}.log"
+        self.log = directory / f"{name}.log"
         environment = {
             "PATH": os.environ["PATH"],
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": host,
-            "SPARK_LOCAL_DIRS": str(folder / "scratch"),
+            "SPARK_LOCAL_DIRS": str(directory / "scratch"),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
         } | dict(env)
@@ -44,7 +44,7 @@ class Daemon:
             self.process = subprocess.Popen(
                 [str(SPARK_HOME / "bin" / "spark-class"), main, *arguments],
                 env=environment,
-                cwd=folder,
+                cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -71,8 +71,8 @@ class Daemon:
 class Cluster:
     """A master and workers with one core each; `close()` ends all processes."""
 
-    def __init__(self, folder, workers=2, memory="800m", host="127.0.0.1", env=()):
-        self.folder = folder
+    def __init__(self, directory, workers=2, memory="800m", host="127.0.0.1", env=()):
+        self.directory = directory
         self._daemons = []
         try:
             where = ("--host", host, "--port", "0", "--webui-port", "0")
@@ -85,7 +85,7 @@ class Cluster:
                     "org.apache.spark.deploy.worker.Worker",
                     *where,
                     *("--cores", "1", "--memory", memory),
-                    *("--work-dir", str(folder / f"work-{i}"), self.master),
+                    *("--work-dir", str(directory / f"work-{i}"), self.master),
                     host=host,
                     env=env,
                 )
@@ -98,7 +98,7 @@ class Cluster:
             raise
 
     def _start(self, name, main, *arguments, **options):
-        daemon = Daemon(self.folder, name, main, *arguments, **options)
+        daemon = Daemon(self.directory, name, main, *arguments, **options)
         self._daemons.append(daemon)
         return daemon
 
@@ -118,7 +118,7 @@ class Cluster:
 
     def logs(self):
         """The standard error of the executors, which has the reason of a failed task."""
-        return "\n".join(p.read_text() for p in sorted(self.folder.glob("work-*/*/*/stderr")))
+        return "\n".join(p.read_text() for p in sorted(self.directory.glob("work-*/*/*/stderr")))
 
     def close(self):
         executors = self.executors() if hasattr(self, "workers") else []
@@ -204,10 +204,10 @@ class Driver:
             self._process.communicate()
 
 
-def connect_server(folder, master="local[2]"):
+def connect_server(directory, master="local[2]"):
     """A Spark Connect server of the pip package, as its script starts it; and its address."""
     server = Daemon(
-        folder,
+        directory,
         "connect",
         "org.apache.spark.deploy.SparkSubmit",
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),

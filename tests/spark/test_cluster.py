@@ -81,21 +81,21 @@ answer(found)
 """
 
 
-def prepare(folder):
+def prepare(directory):
     """The input of the jobs: files of captures, and a raw log of several symbols."""
-    (folder / "captures").mkdir()
+    (directory / "captures").mkdir()
     for seed, symbol in enumerate(("AAA", "BBB")):
         lines = futures_lines(1_000, seed=seed, symbols=(symbol,))
         packed = gzip.compress(b"\n".join(lines) + b"\n")
-        (folder / "captures" / f"{symbol.lower()}_20231114.gz").write_bytes(packed)
-    archive_raw(folder / "raw", RAW)
+        (directory / "captures" / f"{symbol.lower()}_20231114.gz").write_bytes(packed)
+    archive_raw(directory / "raw", RAW)
 
 
-def plainly_imported(folder):
+def plainly_imported(directory):
     """The output of the importers for the captures, one after the other in this process."""
-    for file in sorted((folder / "captures").iterdir()):
-        ingest.run("binance-usdm", [file], folder / "plain")
-    return content_of(folder / "plain")
+    for file in sorted((directory / "captures").iterdir()):
+        ingest.run("binance-usdm", [file], directory / "plain")
+    return content_of(directory / "plain")
 
 
 def values(table):
@@ -107,17 +107,17 @@ def values(table):
     )
 
 
-def check_jobs(folder):
+def check_jobs(directory):
     """Import, refine and features, computed in plain Python."""
     import pyarrow.dataset as ds
 
-    assert content_of(folder / "imported") == plainly_imported(folder)
-    assert clean_logs(folder / "clean") == plain_split(RAW)
-    made = ds.dataset(folder / "features", partitioning="hive", exclude_invalid_files=True)
-    known = Instruments.load(folder / "clean")
+    assert content_of(directory / "imported") == plainly_imported(directory)
+    assert clean_logs(directory / "clean") == plain_split(RAW)
+    made = ds.dataset(directory / "features", partitioning="hive", exclude_invalid_files=True)
+    known = Instruments.load(directory / "clean")
     plain = []
     for one in known:
-        logs = sorted((folder / "clean" / "v1" / one.venue / one.symbol).glob("*/*"))
+        logs = sorted((directory / "clean" / "v1" / one.venue / one.symbol).glob("*/*"))
         named = {f"{log.parent.name}/{log.name}": log for log in logs}
         plain += values(replay.features(named, ["mid", "ofi"], "100ms", symbols=[one]))
     assert values(made.to_table()) == sorted(plain)
@@ -138,9 +138,9 @@ def write(path):
 
 @pytest.fixture(scope="module")
 def cluster(module_tmp):
-    folder = module_tmp / "cluster"
-    folder.mkdir()
-    with Cluster(folder) as cluster:
+    directory = module_tmp / "cluster"
+    directory.mkdir()
+    with Cluster(directory) as cluster:
         yield cluster
 
 
@@ -163,7 +163,7 @@ def run(cluster, module_tmp):
         found = driver.answer()
     attempts = len(list(marks.iterdir()))
     return SimpleNamespace(
-        found=found, expected=expected, killed=killed, attempts=attempts, folder=module_tmp
+        found=found, expected=expected, killed=killed, attempts=attempts, directory=module_tmp
     )
 
 
@@ -192,7 +192,7 @@ def test_a_live_queue_is_read_anywhere_when_its_files_are_shared(run):
 def test_import_refine_and_features_give_the_results_of_plain_python(run):
     assert run.found["import"] == [2, 0]
     assert run.found["refine"][1] == run.found["features"][1] == 0
-    check_jobs(run.folder)
+    check_jobs(run.directory)
 
 
 @pytest.mark.long
@@ -243,10 +243,10 @@ def test_a_master_on_another_address_than_loopback_does_not_read_a_live_queue(tm
             return str(error)
     answer([attempt(), attempt(shared="true")])
     """
-    folder = tmp / "cluster"
-    folder.mkdir()
+    directory = tmp / "cluster"
+    directory.mkdir()
     with (
-        Cluster(folder, workers=1, host=host) as cluster,
+        Cluster(directory, workers=1, host=host) as cluster,
         tw.open_publisher(tmp / "live", segment_bytes=1 << 20) as writer,
     ):
         writer.append(1, b"x")

@@ -55,9 +55,9 @@ def expected(module_tmp):
 
 @pytest.fixture(scope="module")
 def found(module_tmp, expected):
-    folder = module_tmp / "server"
-    folder.mkdir()
-    server, address = connect_server(folder)
+    directory = module_tmp / "server"
+    directory.mkdir()
+    server, address = connect_server(directory)
     try:
         yield drive(PROGRAM, address, module_tmp / "log", module_tmp / "target")
     finally:

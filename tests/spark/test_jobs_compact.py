@@ -121,13 +121,13 @@ def test_a_damaged_log_is_reported_and_the_others_are_done(spark, archive, tmp_p
     assert (tmp_path / "parquet" / "v1" / "v" / "E").exists()
 
 
-def small_files(folder, count=20):
+def small_files(directory, count=20):
     for place in ("date=2024-01-01/symbol=A", "date=2024-01-01/symbol=B"):
-        (folder / place).mkdir(parents=True)
+        (directory / place).mkdir(parents=True)
         for i in range(count):
             table = pa.table({"at": [i * 10 + j for j in range(10)], "text": ["x"] * 10})
-            pq.write_table(table, folder / place / f"part-{i:05d}-abc.parquet")
-        (folder / place / "_note").write_text("kept")
+            pq.write_table(table, directory / place / f"part-{i:05d}-abc.parquet")
+        (directory / place / "_note").write_text("kept")
 
 
 def test_small_files_become_one_in_the_same_order(spark, tmp_path):
@@ -136,10 +136,10 @@ def test_small_files_become_one_in_the_same_order(spark, tmp_path):
     summary = jobs.compact(spark, tmp_path / "small", tmp_path / "large")
 
     for symbol in "AB":
-        folder = tmp_path / "large" / "date=2024-01-01" / f"symbol={symbol}"
-        (file,) = folder.glob("*.parquet")
+        directory = tmp_path / "large" / "date=2024-01-01" / f"symbol={symbol}"
+        (file,) = directory.glob("*.parquet")
         assert pq.read_table(file, partitioning=None)["at"].to_pylist() == list(range(200))
-        assert (folder / "_note").read_text() == "kept"
+        assert (directory / "_note").read_text() == "kept"
     assert summary.counts == {"files_before": 40, "files_after": 2}
     assert {path: path.read_bytes() for path in before} == before
 
@@ -163,9 +163,9 @@ def test_the_source_itself_is_replaced_only_if_confirmed(spark, tmp_path):
         jobs.compact(spark, tmp_path / "small", tmp_path / "small")
     summary = jobs.compact(spark, tmp_path / "small", tmp_path / "small", yes=True)
 
-    folder = tmp_path / "small" / "date=2024-01-01" / "symbol=A"
-    assert sorted(path.name for path in folder.iterdir()) == ["_note", "part-00000.parquet"]
-    file = folder / "part-00000.parquet"
+    directory = tmp_path / "small" / "date=2024-01-01" / "symbol=A"
+    assert sorted(path.name for path in directory.iterdir()) == ["_note", "part-00000.parquet"]
+    file = directory / "part-00000.parquet"
     assert pq.read_table(file, partitioning=None)["at"].to_pylist() == list(range(200))
     assert summary.counts["files_after"] == 2
     again = jobs.compact(spark, tmp_path / "small", tmp_path / "small", yes=True)

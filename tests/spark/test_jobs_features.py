@@ -184,7 +184,7 @@ def test_the_report_shows_book_spread_and_every_feature_and_fetches_nothing(spar
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "says"),
+    ("options", "error", "message"),
     [
         ({"names": []}, InvalidOption, "names is empty"),
         ({"names": ["mud"]}, InvalidOption, "mud"),
@@ -192,9 +192,9 @@ def test_the_report_shows_book_spread_and_every_feature_and_fetches_nothing(spar
         ({"dates": ["yesterday"]}, InvalidOption, "invalid date"),
     ],
 )
-def test_invalid_options_are_refused_before_any_task(spark, tmp, options, error, says):
+def test_invalid_options_are_refused_before_any_task(spark, tmp, options, error, message):
     write_archive(tmp / "clean", ["AAA"], 20)
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=message):
         tws.jobs.features(spark, tmp / "clean", tmp / "out", **options)
 
 

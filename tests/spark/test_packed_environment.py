@@ -41,19 +41,27 @@ def run(*command, **options):
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
     """A new virtual environment with a wheel of this tree and the packages that it needs."""
-    folder = tmp_path_factory.mktemp("packed")
+    directory = tmp_path_factory.mktemp("packed")
     tools = str(Path(sys.executable).parent)
     environ = os.environ | {"PATH": tools + os.pathsep + os.environ["PATH"]}
-    build = ("wheel", "--quiet", "--no-build-isolation", "--no-deps", ROOT, "-w", folder / "wheel")
+    build = (
+        "wheel",
+        "--quiet",
+        "--no-build-isolation",
+        "--no-deps",
+        ROOT,
+        "-w",
+        directory / "wheel",
+    )
     run(sys.executable, "-m", "pip", *build, env=environ)
-    (wheel,) = (folder / "wheel").glob("tapewire-*.whl")
-    venv.create(folder / "venv", with_pip=True, symlinks=True)
-    python = folder / "venv" / "bin" / VERSION
+    (wheel,) = (directory / "wheel").glob("tapewire-*.whl")
+    venv.create(directory / "venv", with_pip=True, symlinks=True)
+    python = directory / "venv" / "bin" / VERSION
     # From the same index and with the same versions as the rest of the environment.
     constraints = ("-c", ROOT / "constraints.txt")
     run(python, "-m", "pip", "install", "--quiet", *constraints, f"{wheel}[spark]")
     yield python
-    shutil.rmtree(folder)
+    shutil.rmtree(directory)
 
 
 def test_workers_without_tapewire_read_with_a_packed_environment(driver, tmp):
@@ -76,11 +84,11 @@ def test_workers_without_tapewire_read_with_a_packed_environment(driver, tmp):
     places = spark.sparkContext.parallelize(range(4), 4).mapPartitions(whence).collect()
     answer({"total": list(total), "places": places, "driver": tapewire.__file__})
     """
-    folder = tmp / "cluster"
-    folder.mkdir()
+    directory = tmp / "cluster"
+    directory.mkdir()
     surroundings = {"PATH": f"{bare.parent}:/usr/bin:/bin"}
-    with Cluster(folder, env=surroundings) as cluster:
-        told = drive(
+    with Cluster(directory, env=surroundings) as cluster:
+        result = drive(
             code,
             cluster.master,
             tmp / "log",
@@ -88,9 +96,9 @@ def test_workers_without_tapewire_read_with_a_packed_environment(driver, tmp):
             python=driver,
             env={"PYTHONPATH": None},
         )
-    assert told["total"] == [10_000, sum(range(10_000))]
-    assert Path(told["driver"]).is_relative_to(driver.parents[1])
-    for executable, package, numpy in told["places"]:
+    assert result["total"] == [10_000, sum(range(10_000))]
+    assert Path(result["driver"]).is_relative_to(driver.parents[1])
+    for executable, package, numpy in result["places"]:
         assert Path(executable).resolve() == bare.resolve()
-        assert Path(package).is_relative_to(folder), package
-        assert Path(numpy).is_relative_to(folder), numpy
+        assert Path(package).is_relative_to(directory), package
+        assert Path(numpy).is_relative_to(directory), numpy

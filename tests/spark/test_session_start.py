@@ -74,7 +74,7 @@ def run(module_tmp):
     assert done.returncode == 0, done.stderr
     facts, *lines = done.stdout.splitlines()
     return SimpleNamespace(
-        facts=json.loads(facts), lines=lines, err=done.stderr.splitlines(), folder=module_tmp
+        facts=json.loads(facts), lines=lines, err=done.stderr.splitlines(), directory=module_tmp
     )
 
 
@@ -126,9 +126,9 @@ def test_no_process_outlives_it(run):
 
 def test_its_files_are_private_and_gone(run):
     assert run.facts["scratch"] == "0o700"
-    left = [p for p in (run.folder / "tmp").rglob("*") if not p.is_dir()]
+    left = [p for p in (run.directory / "tmp").rglob("*") if not p.is_dir()]
     assert left == []
-    assert list((run.folder / "cwd").iterdir()) == []
+    assert list((run.directory / "cwd").iterdir()) == []
 
 
 def test_a_java_that_is_too_old_is_an_error_with_the_remedy_and_no_traceback_of_spark(tmp):

@@ -17,12 +17,12 @@ SCHEMA = (
 AGE = 1_700_000_000
 
 
-def put(folder, number, batch):
+def put(directory, number, batch):
     """A file for the stream, complete when it becomes visible; Spark takes files by age."""
-    folder.mkdir(exist_ok=True)
-    pq.write_table(pa.Table.from_batches([batch]), folder / f".{number}")
-    os.utime(folder / f".{number}", (AGE + number, AGE + number))
-    os.rename(folder / f".{number}", folder / f"{number}.parquet")
+    directory.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_batches([batch]), directory / f".{number}")
+    os.utime(directory / f".{number}", (AGE + number, AGE + number))
+    os.rename(directory / f".{number}", directory / f"{number}.parquet")
 
 
 def run(spark, tmp, checkpoint="checkpoint", **options):

@@ -212,7 +212,7 @@ def test_damage_is_skipped_and_reported_by_gaps(load, tmp):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"colums": "seq"}, "InvalidOption: no such option: colums; did you mean columns?"),
         (
@@ -223,11 +223,11 @@ def test_damage_is_skipped_and_reported_by_gaps(load, tmp):
         ({"view": "candles"}, "InvalidOption: view must be one of records, messages"),
     ],
 )
-def test_an_invalid_option_is_reported_at_load(load, tmp, options, told):
+def test_an_invalid_option_is_reported_at_load(load, tmp, options, message):
     queue = write(tmp / "q", 1)
     with pytest.raises(AnalysisException) as caught:
         load(queue, **options)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_missing_path_is_reported_at_load(load, tmp):

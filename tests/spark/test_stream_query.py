@@ -96,7 +96,7 @@ def test_each_view_in_micro_batches_is_that_of_a_batch(spark, market, tmp, asked
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({}, r'option\("reader", NAME\)'),
         pytest.param(
@@ -105,10 +105,10 @@ def test_each_view_in_micro_batches_is_that_of_a_batch(spark, market, tmp, asked
         pytest.param({"reader": "../q"}, "not a valid reader", marks=pytest.mark.long),
     ],
 )
-def test_errors_are_reported_by_the_query(spark, tmp, options, says):
+def test_errors_are_reported_by_the_query(spark, tmp, options, message):
     with tw.open_publisher(tmp / "md", segment_bytes=8192) as writer:
         append(writer, 10)
-    with pytest.raises(StreamingQueryException, match=says):
+    with pytest.raises(StreamingQueryException, match=message):
         Query(spark, tmp / "md", tmp / "checkpoint", **options).run()
 
 

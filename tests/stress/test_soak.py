@@ -107,7 +107,7 @@ def test_ten_gigabytes_through_fifty_readers(scratch):
         start("writer", "writer", total_bytes=TOTAL_BYTES)
         for name, members in crews.items():
             start("readers", name, habits=members)
-        running["writer"].tell("begin")
+        running["writer"].send("begin")
         while not board[soak.END]:
             time.sleep(0.1)
             for name, child in running.items():

@@ -14,7 +14,7 @@ BAD_ROWS = (
     b"not a capture",
     _AT + b'{"stream":"x","da',
     _AT + b'{"data":{"e":"depthUpdate","s":"AAA","U":"1","u":2,"pu":0,"b":[],"a":[]}}',
-    _AT + b'{"data":{"e":"nobody knows","s":"AAA"}}',
+    _AT + b'{"data":{"e":"unknownEvent","s":"AAA"}}',
     _AT + b'{"data":{"e":"trade","s":"AAA","t":1,"T":1,"p":"0.123456789","q":"1","m":true}}',
     b"\xff\xfe\x00",
 )
@@ -86,9 +86,9 @@ def write_capture(path, lines):
 
 def logs_of(archive, stream=None):
     """``{path below the archive: directory}`` of every log, sorted, a symbol's days in order."""
-    folders = sorted(meta.parent for meta in archive.glob("v1/*/*/*/*/control.meta"))
-    wanted = [folder for folder in folders if stream is None or folder.name == stream]
-    return {folder.relative_to(archive).as_posix(): folder for folder in wanted}
+    directories = sorted(meta.parent for meta in archive.glob("v1/*/*/*/*/control.meta"))
+    wanted = [directory for directory in directories if stream is None or directory.name == stream]
+    return {directory.relative_to(archive).as_posix(): directory for directory in wanted}
 
 
 def book_logs(archive, venue, symbol):
@@ -100,13 +100,13 @@ def book_logs(archive, venue, symbol):
 def content_of(archive):
     """Everything that an import writes: records, gaps, rejected rows, instruments."""
     content = {}
-    for name, folder in logs_of(archive).items():
-        with tw.open_log(folder) as log:
+    for name, directory in logs_of(archive).items():
+        with tw.open_log(directory) as log:
             content[name] = [
                 (record.seq, record.timestamp_ns, record.type_id, bytes(record.payload))
                 for record in log
             ]
-        content[name, "gaps"] = GapLedger(folder).read()
+        content[name, "gaps"] = GapLedger(directory).read()
     for path in sorted(archive.glob("imports/*/rejected.jsonl")):
         content[path.parent.name] = path.read_text()
     content["instruments"] = json.loads((archive / "instruments.json").read_bytes())

@@ -28,32 +28,32 @@ def key(record):
 class Original:
     """A complete queue in memory: its files, its records, and the position of reader `x`."""
 
-    def __init__(self, folder):
+    def __init__(self, directory):
         with tw.open_publisher(
-            folder, segment_bytes=SEGMENT_BYTES, preallocate=False, index_stride=8, first_seq=5
+            directory, segment_bytes=SEGMENT_BYTES, preallocate=False, index_stride=8, first_seq=5
         ) as writer:
             for n in range(120):
                 writer.append(n % 5, bytes([n]) * (n % 130), timestamp_ns=10**18 + n * 7 % 40 + n)
-        assert qf.segment_ids(folder) == [0, 1, 2]
-        stored = qf.stored_records(folder)
+        assert qf.segment_ids(directory) == [0, 1, 2]
+        stored = qf.stored_records(directory)
         self.records = [(r.seq, r.timestamp_ns, r.type_id, r.flags, r.payload) for _, r in stored]
         self.without_last_segment = self.records[: sum(segment != 2 for segment, _ in stored)]
-        (folder / "readers").mkdir()
+        (directory / "readers").mkdir()
         self.resumes = []
         slots = []
         for generation, index in ((6, 20), (7, 50)):
             segment, record = stored[index]
             slots.append(qf.reader_slot(segment, record.offset, generation))
             self.resumes.insert(0, self.records[index:])
-        (folder / READER).write_bytes(qf.reader_meta(*slots))
-        self.files = {name: (folder / name).read_bytes() for name in FILES}
-        self.files["000000001.q"] = (folder / "000000001.q").read_bytes()
+        (directory / READER).write_bytes(qf.reader_meta(*slots))
+        self.files = {name: (directory / name).read_bytes() for name in FILES}
+        self.files["000000001.q"] = (directory / "000000001.q").read_bytes()
 
-    def write(self, folder):
-        (folder / "readers").mkdir(parents=True)
+    def write(self, directory):
+        (directory / "readers").mkdir(parents=True)
         for name, data in self.files.items():
-            (folder / name).write_bytes(data)
-        return folder
+            (directory / name).write_bytes(data)
+        return directory
 
 
 def drain(reader):
@@ -63,20 +63,20 @@ def drain(reader):
     return records
 
 
-def by_log(folder):
-    with tw.open_log(folder) as reader:
+def by_log(directory):
+    with tw.open_log(directory) as reader:
         return drain(reader)
 
 
-def by_name(folder):
-    with tw.open_subscriber(folder, "x") as reader:
+def by_name(directory):
+    with tw.open_subscriber(directory, "x") as reader:
         return drain(reader)
 
 
-def by_writer(folder):
-    with tw.open_publisher(folder, preallocate=False):
+def by_writer(directory):
+    with tw.open_publisher(directory, preallocate=False):
         pass
-    return by_log(folder)
+    return by_log(directory)
 
 
 def assert_typed(error):
@@ -91,16 +91,16 @@ def assert_typed(error):
         assert error.filename
 
 
-def outcome(open_and_read, folder):
+def outcome(open_and_read, directory):
     """The records, or the typed error."""
     try:
-        return open_and_read(folder)
+        return open_and_read(directory)
     except Exception as error:
         assert_typed(error)
         return error
 
 
-def survey(original, folder, *, lenient_resume=False, must_open=False, wiped=False):
+def survey(original, directory, *, lenient_resume=False, must_open=False, wiped=False):
     """Open the directory in every way; the results.
 
     `wiped`: the last segment is all zeros, as after a power failure before its first sync. Readers
@@ -109,9 +109,9 @@ def survey(original, folder, *, lenient_resume=False, must_open=False, wiped=Fal
     whole = original.records
     # An empty file is that of a new reader, which starts at the earliest record.
     resumes = [*original.resumes, whole] if lenient_resume else original.resumes[:1]
-    mended = [whole, original.without_last_segment] if wiped else [whole]
-    found = [outcome(by_log, folder), outcome(by_name, folder), outcome(by_writer, folder)]
-    for records, right in zip(found, ([whole], resumes, mended), strict=True):
+    repaired = [whole, original.without_last_segment] if wiped else [whole]
+    found = [outcome(by_log, directory), outcome(by_name, directory), outcome(by_writer, directory)]
+    for records, right in zip(found, ([whole], resumes, repaired), strict=True):
         if isinstance(records, Exception):
             assert not must_open, repr(records)
         else:
@@ -121,12 +121,12 @@ def survey(original, folder, *, lenient_resume=False, must_open=False, wiped=Fal
 
 def damaged_in(original, tmp, name, data, **options):
     """Survey a copy in which one file has these bytes."""
-    folder = original.write(tmp / "q")
-    (folder / name).write_bytes(data)
+    directory = original.write(tmp / "q")
+    (directory / name).write_bytes(data)
     try:
-        return survey(original, folder, lenient_resume=name == READER, **options)
+        return survey(original, directory, lenient_resume=name == READER, **options)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
 
 def flips(data, positions, patterns=PATTERNS):

@@ -78,12 +78,12 @@ def random_tape(seed, count, *, start=1_700_000_000 * SECOND, largest=50, offset
 class TapeWriter:
     """Writes events into logs: one for all, or one for the book and one for trades."""
 
-    def __init__(self, folder, instrument, *, apart=False):
+    def __init__(self, directory, instrument, *, apart=False):
         self.instrument = instrument
-        self.book = folder / "book"
-        self.trades = folder / "trades" if apart else self.book
-        folder.mkdir(exist_ok=True)
-        Instruments([instrument]).save(folder)
+        self.book = directory / "book"
+        self.trades = directory / "trades" if apart else self.book
+        directory.mkdir(exist_ok=True)
+        Instruments([instrument]).save(directory)
         self.update = 100
 
     @property
@@ -167,13 +167,13 @@ def write_three(path, count):
                 writer.append(BOOK_EVENT, payload, timestamp_ns=time)
 
 
-def segmented_book(folder, records):
+def segmented_book(directory, records):
     """A log of one instrument's book in small segments, a snapshot every 70 records; its path."""
-    tape = TapeWriter(folder, instrument())
-    with tw.open_publisher(folder / "book", segment_bytes=8192) as writer:
+    tape = TapeWriter(directory, instrument())
+    with tw.open_publisher(directory / "book", segment_bytes=8192) as writer:
         for n in range(records):
             kind = "snapshot" if n % 70 == 0 else "diff"
             event = Event(1_000 + n, kind, ((1000 - n % 5, 1 + n),), ((1010 + n % 7, 1 + n),))
             type_id, payload = tape.payload(event)
             writer.append(type_id, payload, timestamp_ns=event.time)
-    return folder / "book"
+    return directory / "book"

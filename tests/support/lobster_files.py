@@ -24,7 +24,7 @@ class Day:
             direction = rng.choice((1, -1))
             price = 1_000_000 - direction * 100 * rng.randrange(1, 12)
             self.live[number] = [direction, price, size := rng.randrange(1, 300)]
-            self.tell(time, 1, number, size, price, direction)
+            self.add(time, 1, number, size, price, direction)
         elif roll < 0.9:
             order_id = rng.choice(list(self.live))
             direction, price, left = self.live[order_id]
@@ -33,24 +33,24 @@ class Day:
             self.live[order_id][2] -= size
             if not self.live[order_id][2]:
                 del self.live[order_id]
-            self.tell(time, kind, order_id, size, price, direction)
+            self.add(time, kind, order_id, size, price, direction)
         elif roll < 0.97:
-            self.tell(time, 5, 0, rng.randrange(1, 50), 1_000_050, rng.choice((1, -1)))
+            self.add(time, 5, 0, rng.randrange(1, 50), 1_000_050, rng.choice((1, -1)))
         elif roll < 0.99:
-            self.tell(time, 6, -1, 500, 1_000_000, -1)
+            self.add(time, 6, -1, 500, 1_000_000, -1)
         else:
-            self.tell(time, 7, 0, 0, rng.choice((-1, 0, 1)), -1)
+            self.add(time, 7, 0, 0, rng.choice((-1, 0, 1)), -1)
 
-    def tell(self, *message):
+    def add(self, *message):
         self.messages.append(",".join(map(str, message)))
         sides = []
-        for direction, nobody in ((-1, NO_ASK), (1, NO_BID)):
+        for direction, empty in ((-1, NO_ASK), (1, NO_BID)):
             sizes = {}
             for side, price, size in self.live.values():
                 if side == direction:
                     sizes[price] = sizes.get(price, 0) + size
             best = sorted(sizes.items(), reverse=direction == 1)[: self.levels]
-            sides.append(best + [nobody] * (self.levels - len(best)))
+            sides.append(best + [empty] * (self.levels - len(best)))
         row = [
             number
             for ask, bid in zip(*sides, strict=True)
@@ -59,11 +59,11 @@ class Day:
         ]
         self.orderbook.append(",".join(map(str, row)))
 
-    def write(self, folder, ticker="ACME", date="2012-06-21"):
+    def write(self, directory, ticker="ACME", date="2012-06-21"):
         """Both files, the messages' first."""
         paths = []
         for kind, lines in (("message", self.messages), ("orderbook", self.orderbook)):
-            path = folder / f"{ticker}_{date}_34200000_57600000_{kind}_{self.levels}.csv"
+            path = directory / f"{ticker}_{date}_34200000_57600000_{kind}_{self.levels}.csv"
             path.write_text("".join(f"{line}\n" for line in lines))
             paths.append(path)
         return paths

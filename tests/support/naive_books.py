@@ -300,10 +300,10 @@ class NaiveL3(Trust):
         return [(p, self.size(side, p), len(self.queues[side, p])) for p in self.prices(side)]
 
     def hash(self) -> str:
-        told = b""
+        content = b""
         for side in (BUY, SELL):
             for price in self.prices(side):
-                told += struct.pack("<Bq", side, price)
+                content += struct.pack("<Bq", side, price)
                 for i in self.queues[side, price]:
-                    told += struct.pack("<Qq", i, self.orders[i][2])
-        return xxhash.xxh3_128_hexdigest(told)
+                    content += struct.pack("<Qq", i, self.orders[i][2])
+        return xxhash.xxh3_128_hexdigest(content)

@@ -52,7 +52,7 @@ class Child:
         got = self.line(timeout)
         assert got == text, got
 
-    def tell(self, text=""):
+    def send(self, text=""):
         self._process.stdin.write(text.encode() + b"\n")
         self._process.stdin.flush()
 

@@ -53,12 +53,14 @@ class Job:
         self.tasks = []
 
     @property
-    def folder(self):
+    def directory(self):
         return self.archive.jobs.directory(self.job)
 
     def staging(self, name, partition):
         split = FrameRows(self.plan, partition).split
-        return StagingTask(self.folder, name, split, self.plan.staging(self.options.segment_bytes))
+        return StagingTask(
+            self.directory, name, split, self.plan.staging(self.options.segment_bytes)
+        )
 
     def task(self, *batches):
         number = len(self.tasks)

@@ -10,7 +10,7 @@ from tests.support.lobster_files import Day
 T_US = 1_700_006_399_000_000  # 2023-11-14T23:59:59Z: the day changes within the file
 
 
-def tardis(folder, rows, seed=1):
+def tardis(directory, rows, seed=1):
     rng = random.Random(seed)
     lines = ["exchange,symbol,timestamp,local_timestamp,is_snapshot,side,price,amount"]
     for i in range(rows):
@@ -20,12 +20,12 @@ def tardis(folder, rows, seed=1):
         first = "true" if i < 50 else "false"
         side = rng.choice(("bid", "ask")) if i % 997 else "sideways"
         lines.append(f"x,{symbol},{time_us},{time_us},{first},{side},{price},{amount}")
-    path = folder / "incremental.csv.gz"
+    path = directory / "incremental.csv.gz"
     path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
     return [path], {}
 
 
-def szse(folder, rows, seed=1):
+def szse(directory, rows, seed=1):
     rng = random.Random(seed)
     orders = ["code,time,price,volume,order_kind,function_code,channel,order_index"]
     trades = ["code,time,price,volume,bid_order,ask_order,function_code,channel,trade_index"]
@@ -41,13 +41,13 @@ def szse(folder, rows, seed=1):
             price = rng.choice(("10.529999999999999", "10.5", "-1", "ten"))
             orders.append(f"{code},{clock},{price},100,50,49,2011,{number}")
             live.append((code, number))
-    paths = [folder / "orders.csv", folder / "trades.csv"]
+    paths = [directory / "orders.csv", directory / "trades.csv"]
     for path, lines in zip(paths, (orders, trades), strict=True):
         path.write_text("\n".join(lines))
     return paths, {"date": "2023-11-14"}
 
 
-def sse(folder, rows, seed=1):
+def sse(directory, rows, seed=1):
     rng = random.Random(seed)
     lines = []
     for number in range(1, rows + 1):
@@ -68,12 +68,12 @@ def sse(folder, rows, seed=1):
             lines.append(f"{common} MsgType=111 DataTimeStamp={time // 100} NumTrades={number}")
         if number % 499 == 0:
             lines.append("//no pairs here")
-    path = folder / "sse_20231114.log"
+    path = directory / "sse_20231114.log"
     path.write_text("\r\n".join(lines))
     return [path], {}
 
 
-def itch(folder, rows, seed=1):
+def itch(directory, rows, seed=1):
     rng = random.Random(seed)
     made = bytearray()
     for number in range(1, rows + 1):
@@ -90,22 +90,22 @@ def itch(folder, rows, seed=1):
             body += b"!"
         message = kind + struct.pack(">HH", locate, 0) + time + order + body
         made += struct.pack(">H", len(message)) + message
-    path = folder / "day.itch"
+    path = directory / "day.itch"
     path.write_bytes(made)
     return [path], {"date": "2023-11-14"}
 
 
-def lobster(folder, rows, seed=1):
+def lobster(directory, rows, seed=1):
     paths = []
     for i, ticker in enumerate(("ACME", "B.B")):
         day = Day(rows // 2, 2 * seed + i, levels=1)
         day.messages[7::499] = ["34200.5,8,1,1,1,1"] * len(day.messages[7::499])
-        paths.append(day.write(folder, ticker)[0])
+        paths.append(day.write(directory, ticker)[0])
     return paths, {}
 
 
-def dbn(folder, rows, seed=1):
-    path = folder / "day.mbo.dbn"
+def dbn(directory, rows, seed=1):
+    path = directory / "day.mbo.dbn"
     path.write_bytes(random_mbo(rows, seed))
     return [path], {}
 

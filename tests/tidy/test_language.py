@@ -10,6 +10,7 @@ ODD = (
     "folders?",
     "for ever",
     "goes on",
+    "heed(?:ed|ing|s)?",
     "in earnest",
     "kept aside",
     "mend(?:ed|ing|s)?",
@@ -19,8 +20,8 @@ ODD = (
     "says so",
     "somebody",
     "stands? aside",
+    "tells?",
     "to be believed",
-    "to heed",
     "told",
 )
 GAP = r"[\s#/*]+"  # between two words, which may be on two lines of a comment

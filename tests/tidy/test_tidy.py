@@ -137,9 +137,9 @@ def test_the_smoke_test_of_the_wheels_imports_every_extension_module():
 
 
 def test_every_decision_is_in_the_navigation_and_on_the_page_that_lists_them():
-    folder = ROOT / "docs/internals/decisions"
-    pages = {path.name for path in folder.glob("*.md")} - {"index.md"}
-    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (folder / "index.md").read_text()))
+    directory = ROOT / "docs/internals/decisions"
+    pages = {path.name for path in directory.glob("*.md")} - {"index.md"}
+    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (directory / "index.md").read_text()))
     shown = re.findall(r"internals/decisions/([\w-]+\.md)", (ROOT / "mkdocs.yml").read_text())
     assert pages
     assert listed == pages == set(shown) - {"index.md"}
@@ -155,8 +155,8 @@ def test_the_map_of_the_architecture_names_every_package_and_nothing_else():
         named.update(entry.strip("{}").split(","))
     assert named == there
     sections = re.findall(r"^### (.*)$", page, re.MULTILINE)
-    for folder in re.findall(r"`src/tapewire/(\w+)/`", "\n".join(sections)):
-        assert (package / folder).is_dir(), folder
+    for directory in re.findall(r"`src/tapewire/(\w+)/`", "\n".join(sections)):
+        assert (package / directory).is_dir(), directory
 
 
 def test_every_public_name_is_documented():

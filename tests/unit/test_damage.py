@@ -45,4 +45,4 @@ def test_without_a_valid_record_after_it_the_reader_stays(tmp):
 
 
 def test_said_omits_the_hint():
-    assert message_of(tw.CorruptRecord("broken", path="q", hint="mend it")) == "broken [q]"
+    assert message_of(tw.CorruptRecord("broken", path="q", hint="repair it")) == "broken [q]"

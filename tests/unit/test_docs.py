@@ -79,7 +79,7 @@ def test_every_page_of_the_tutorial_and_the_howtos_shows_code():
         assert any(language in ("python", "pycon") for language, *_ in blocks_of(page)), page
 
 
-def test_python_blocks_are_not_hidden_behind_another_language():
+def test_python_blocks_are_not_hidden_by_another_language():
     """`>>>` in a `python` block would run nothing of what it shows."""
     for page in PAGES:
         for language, _, line, code in blocks_of(page):

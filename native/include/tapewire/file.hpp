@@ -98,16 +98,16 @@ class Directory {
 
 // A flock on a directory for the lifetime of the object, which serializes changes of its files
 // between processes. Empty (false) if it was not obtained within `patience_ns`.
-class FolderLock {
+class DirectoryLock {
   public:
-    FolderLock() = default;
-    FolderLock(const std::string& path, int how, std::int64_t patience_ns);
-    FolderLock(FolderLock&& other) noexcept
+    DirectoryLock() = default;
+    DirectoryLock(const std::string& path, int how, std::int64_t patience_ns);
+    DirectoryLock(DirectoryLock&& other) noexcept
         : fd_(std::exchange(other.fd_, -1)), born_(other.born_) {}
-    FolderLock& operator=(FolderLock&& other) noexcept;
-    FolderLock(const FolderLock&) = delete;
-    FolderLock& operator=(const FolderLock&) = delete;
-    ~FolderLock() { release(); }
+    DirectoryLock& operator=(DirectoryLock&& other) noexcept;
+    DirectoryLock(const DirectoryLock&) = delete;
+    DirectoryLock& operator=(const DirectoryLock&) = delete;
+    ~DirectoryLock() { release(); }
 
     explicit operator bool() const noexcept { return fd_ >= 0; }
     void release() noexcept;

@@ -254,8 +254,8 @@ void Book::put_payload(std::vector<std::byte>& out) const {
     l3_.each_unpriced([&](const L3::Order& o) {
         to.put(format::SavedUnpriced{o.id, o.remaining, static_cast<std::uint64_t>(o.side)});
     });
-    const std::size_t behind = start + sizeof head.crc;
-    const std::uint32_t crc = crc32c(out.data() + behind, out.size() - behind);
+    const std::size_t checked = start + sizeof head.crc;
+    const std::uint32_t crc = crc32c(out.data() + checked, out.size() - checked);
     std::memcpy(out.data() + start, &crc, sizeof crc);
 }
 

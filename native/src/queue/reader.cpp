@@ -64,7 +64,7 @@ Reader::Reader(const std::string& root, const ReaderOptions& options)
         // SYNC registration: pairs with RetentionWatch::pass. A writer that is stopped in the
         // middle of a pass must not delay this indefinitely; then the segment may be deleted, which
         // SegmentMissing reports.
-        registering_ = FolderLock(layout_.readers(), LOCK_SH, 1'000'000'000);
+        registering_ = DirectoryLock(layout_.readers(), LOCK_SH, 1'000'000'000);
         meta_ = std::make_unique<ReaderMeta>(layout_, options_.name);
     }
     seek_start();

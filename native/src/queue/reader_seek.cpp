@@ -340,8 +340,8 @@ void Reader::stand_on_the_log() {
     }
     if (more && walk.offset() == committed && committed != kSegmentDataOffset) return;
     if (last != 0) {
-        const auto behind = static_cast<std::uint64_t>(numbers->counted_to);
-        if (behind > committed) {
+        const auto after = static_cast<std::uint64_t>(numbers->counted_to);
+        if (after > committed) {
             offset_ = last;  // inside a record: it was not there when the position was committed
             return;
         }
@@ -349,9 +349,9 @@ void Reader::stand_on_the_log() {
         // At the end of a sealed segment nothing more is written: what was skipped there stays
         // skipped.
         if (committed == end_ && segment_.sealed()) {
-            pass_unnumbered(committed - behind, position());
+            pass_unnumbered(committed - after, position());
         } else {
-            offset_ = behind;
+            offset_ = after;
         }
         return;
     }
@@ -373,12 +373,12 @@ void Reader::stand_on_the_log() {
         }
         if (!tail.numbers() || tail.numbers()->counted_to <= std::int64_t{kSegmentDataOffset})
             continue;
-        const auto behind = static_cast<std::uint64_t>(tail.numbers()->counted_to);
+        const auto after = static_cast<std::uint64_t>(tail.numbers()->counted_to);
         expected_ = tail.numbers()->next;
         if (below + 1 == id && segment->sealed()) {
-            pass_unnumbered(segment->size() - behind, position());
+            pass_unnumbered(segment->size() - after, position());
         } else {
-            enter(std::move(*segment), behind);
+            enter(std::move(*segment), after);
         }
         return;
     }

@@ -549,7 +549,7 @@ class Recovery {
     // position itself.
     void call_back_readers() {
         const Position end{tail_.segment->id(), tail_.offset};
-        std::optional<FolderLock>
+        std::optional<DirectoryLock>
             quiet;  // SYNC registration: no reader is between its name and its position
         for (const std::string& name : layout_.reader_names()) {
             try {

@@ -33,7 +33,7 @@ RetentionResult RetentionWatch::pass(const Layout& layout, std::uint64_t segment
     if (!is_directory(layout.readers())) return result;
     // SYNC registration: a reader that is choosing its position is not in the list yet. Try the
     // next pass.
-    const FolderLock quiet(layout.readers(), LOCK_EX, 0);
+    const DirectoryLock quiet(layout.readers(), LOCK_EX, 0);
     if (quiet) {
         kept_out_since_ns_ = 0;
     } else {

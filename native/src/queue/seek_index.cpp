@@ -27,7 +27,7 @@ std::uint64_t most_entries(std::uint64_t segment_bytes, std::uint32_t stride) {
     return records / stride + 1;
 }
 
-// Complete and consistent, whatever wrote it; says nothing about the segment yet.
+// Complete and consistent, whatever wrote it; the segment is not checked yet.
 bool header_is_right(const SeekIndexHeader& h, std::uint32_t id, std::uint64_t segment_bytes) {
     return std::memcmp(h.magic, format::kSeekIndexMagic, sizeof h.magic) == 0 &&
            h.version == format::kSeekIndexVersion && h.header_len == kHeaderBytes &&

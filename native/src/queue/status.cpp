@@ -108,7 +108,7 @@ QueueLook QueueWatch::look() {
     }
 }
 
-void QueueWatch::tell(QueueLook& look, const Error& e, const std::string& about) {
+void QueueWatch::add_problem(QueueLook& look, const Error& e, const std::string& about) {
     const bool listed = e.code == Errc::segment_missing &&
                         std::any_of(look.segments.begin(), look.segments.end(),
                                     [&](const auto& segment) { return segment.path == e.path; });
@@ -230,7 +230,7 @@ SegmentLook QueueWatch::look_at_segment(QueueLook& look, std::uint32_t id) {
         if (seen.sealed) sealed_[id] = seen;
     } catch (const Error& e) {
         retired_ = retired_ || e.code == Errc::segment_missing;
-        tell(look, e);
+        add_problem(look, e);
     }
     return seen;
 }
@@ -308,7 +308,7 @@ void QueueWatch::find_end(QueueLook& look) {
             }
         } catch (const Error& e) {
             end_known_ = false;
-            tell(look, e);
+            add_problem(look, e);
         }
         break;
     }
@@ -430,7 +430,7 @@ void QueueWatch::measure_lag(QueueLook& look, ReaderLook& reader) {
             reader.lag_ns = *look.last_timestamp_ns - next->timestamp_ns;
     } catch (const Error& e) {
         retired_ = retired_ || has_moved(reader);
-        tell(look, e, "reader '" + reader.name + "': its lag in records is unknown: ");
+        add_problem(look, e, "reader '" + reader.name + "': its lag in records is unknown: ");
     }
 }
 

@@ -49,13 +49,13 @@ Tally count_records(const Layout& layout, const Geometry& geometry, const Segmen
     while (walk.step()) {
         const format::RecordHeader& header = walk.header();
         const RecordPlace place{walk.offset(), header.seq, header.timestamp_ns};
-        const auto behind = static_cast<std::uint64_t>(walk.numbers()->counted_to);
-        if (behind > to) {
+        const auto after = static_cast<std::uint64_t>(walk.numbers()->counted_to);
+        if (after > to) {
             tally.next = place;
             break;
         }
         tally.last = place;
-        tally.mark = {tally.mark.records + 1, behind, walk.numbers()};
+        tally.mark = {tally.mark.records + 1, after, walk.numbers()};
     }
     tally.end = walk.offset();
     tally.damage = walk.damage();

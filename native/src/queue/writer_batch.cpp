@@ -29,9 +29,9 @@ std::uint64_t Writer::rolls_needed(const BatchRows& rows) {
     const std::uint64_t whole = control_.segment_bytes() - kSegmentDataOffset;
     if (rows.lengths == nullptr && rows.row_bytes <= most) {
         const std::uint64_t bytes = record_bytes(rows.row_bytes);
-        const std::uint64_t behind = rows.count - std::min(remaining() / bytes, rows.count);
+        const std::uint64_t rest = rows.count - std::min(remaining() / bytes, rows.count);
         const std::uint64_t each = whole / bytes;
-        return (behind + each - 1) / each;
+        return (rest + each - 1) / each;
     }
     std::uint64_t left = remaining();
     std::uint64_t rolls = 0;

@@ -27,7 +27,7 @@ def seal(table: dict[str, Any]) -> bytes:
 
 
 def unseal(line: bytes) -> dict[str, Any]:
-    """Decode a line to a dict without `crc`; ValueError says what is invalid.
+    """Decode a line to a dict without `crc`; an invalid line raises ValueError.
 
     Example:
         >>> unseal(b'{"crc":"00000000","v":1}')

@@ -268,7 +268,7 @@ def _render(gap: Gap) -> bytes:
 
 
 def _parse(line: bytes) -> Gap:
-    """Parse a line; ValueError says what is invalid."""
+    """Parse a line; an invalid one raises ValueError."""
     table = unseal(line)
     version = table.pop("v", None)
     if isinstance(version, int) and version > VERSION:

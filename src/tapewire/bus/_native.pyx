@@ -305,12 +305,12 @@ cdef class FanInReader(CursorReader):
         """Counts by source name: ``SourceCounts(records, late)``."""
         cdef Counts counts
         self._check_still()
-        told = {}
+        counted = {}
         for name, reader in list(self._readers.items()):
             if (<CursorReader> reader)._borrower is <PyObject*> self:  # it may be removed meanwhile
                 counts = self._fan.counts((<CursorReader> reader)._slot)
-                told[name] = SourceCounts(counts.records, counts.late)
-        return told
+                counted[name] = SourceCounts(counts.records, counts.late)
+        return counted
 
     @property
     def late(self):

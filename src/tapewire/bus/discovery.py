@@ -139,7 +139,7 @@ class RouterDiscovery:
         events: list[Added | Removed] = [*self._pending]
         self._pending.clear()
         if changed:
-            parent = os.fspath(self.orders.folder)
+            parent = os.fspath(self.orders.directory)
             for strategy in sorted(changed):
                 self._check(strategy, f"{parent}/{strategy}", events)
         return events
@@ -184,7 +184,7 @@ class RouterDiscovery:
 
     def _scan(self) -> set[str]:
         """Return all strategies to check: those that exist, were ready, or are watched."""
-        directory = self.orders.folder
+        directory = self.orders.directory
         self._watches.watch_all(directory)
         return self._ready.keys() | self._watches.strategies() | set(directories_below(directory))
 

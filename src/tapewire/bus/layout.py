@@ -117,7 +117,7 @@ class OrdersLayout:
     root: Path
 
     @property
-    def folder(self) -> Path:
+    def directory(self) -> Path:
         """The directory with one directory per strategy, which a router watches."""
         return path_below(self.root, "orders", "queue")
 
@@ -132,7 +132,7 @@ class OrdersLayout:
 
     def strategies(self) -> list[str]:
         """Return the ids of all strategies with a directory, ready or not, sorted."""
-        return directories_below(self.folder)
+        return directories_below(self.directory)
 
 
 @dataclass(frozen=True, init=False)

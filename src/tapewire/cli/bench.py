@@ -113,7 +113,7 @@ def _run(directory: Path | None, seconds: float) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "time": dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "folder": str((directory or place.parent).absolute()),
+        "directory": str((directory or place.parent).absolute()),
         "host": host.to_dict(),
         "stolen_seconds": stolen_seconds,
         "measured": values,
@@ -219,7 +219,7 @@ def _lines(result: Mapping[str, Any]) -> Iterator[str]:
     host, measured = result["host"], list(result["measured"].values())
     yield from _wrap(
         f"{host['cpu']}, {host['cpus']} CPUs, Linux {host['kernel']}, Python {host['python']}, "
-        f"tapewire {host['tapewire']}; in {result['folder']} ({host['filesystem']})"
+        f"tapewire {host['tapewire']}; in {result['directory']} ({host['filesystem']})"
     )
     yield ""
     yield f"{'in a loop':<24} {'best':>10} {'median':>10}  baseline"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -13,9 +12,9 @@ from typing import Any
 from tapewire.errors import CorruptSource, InvalidOption
 from tapewire.files import make_directories
 from tapewire.ingest.chunk_writer import ChunkWriter
-from tapewire.ingest.importer import ImportOptions, ImportSummary
+from tapewire.ingest.importer import ImportSummary
 from tapewire.ingest.job import Job
-from tapewire.ingest.registry import importer_class
+from tapewire.ingest.registry import importer_class, importer_options
 from tapewire.ingest.report import Report
 from tapewire.ingest.source import SourceFile
 
@@ -71,7 +70,7 @@ def run(
     """
     started = time.monotonic()
     cls = importer_class(format)
-    chosen = _options(format, cls.Options, options)
+    chosen = importer_options(format, options)
     sources = [SourceFile(file) for file in files]
     for i, source in enumerate(sources):
         source.index = i
@@ -115,14 +114,3 @@ def run(
         )
         job.finish(summary.to_dict())
     return summary
-
-
-def _options(name: str, kind: type[ImportOptions], given: dict[str, Any]) -> ImportOptions:
-    known = [field.name for field in dataclasses.fields(kind)]
-    for option in given:
-        if option not in known:
-            raise InvalidOption(
-                f"no such option of this importer: format={name!r}, option={option!r}",
-                hint=f"it has {', '.join(known)}",
-            )
-    return kind(**given)

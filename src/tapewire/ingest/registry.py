@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from tapewire.errors import InvalidOption
-from tapewire.ingest.importer import Importer
+from tapewire.ingest.importer import Importer, ImportOptions
 
-__all__ = ["IMPORTERS", "importer_class"]
+__all__ = ["IMPORTERS", "importer_class", "importer_options"]
 
 IMPORTERS: dict[str, str] = {
     "binance-spot": "tapewire.ingest.formats.binance:BinanceSpot",
@@ -38,3 +40,21 @@ def importer_class(name: str) -> type[Importer]:
         )
     module, _, attribute = IMPORTERS[name].partition(":")
     return cast(type[Importer], getattr(importlib.import_module(module), attribute))
+
+
+def importer_options(name: str, given: Mapping[str, Any]) -> ImportOptions:
+    """The options of an importer, checked.
+
+    Raises:
+        InvalidOption: There is no importer of that name, it has no such option, or a value is
+            invalid.
+    """
+    kind = importer_class(name).Options
+    known = [field.name for field in dataclasses.fields(kind)]
+    for option in given:
+        if option not in known:
+            raise InvalidOption(
+                f"no such option of this importer: format={name!r}, option={option!r}",
+                hint=f"it has {', '.join(known)}",
+            )
+    return kind(**given)

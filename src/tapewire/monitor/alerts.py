@@ -128,7 +128,7 @@ def find(
     """
     for path, why in unlisted.items():
         yield Observation(
-            "folder_unreadable",
+            "directory_unreadable",
             "warning",
             None,
             None,

@@ -69,7 +69,7 @@ class ReaderView:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """A queue. If it could not be read at all, `error` says why and the rest is empty."""
+    """A queue. If it could not be read at all, `error` has the reason and the rest is empty."""
 
     name: str  # below the root
     path: str

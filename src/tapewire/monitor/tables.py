@@ -9,7 +9,7 @@ from tapewire.text import bytes_text, short_count, time_text
 
 __all__ = ["COLOURS", "SORTS", "lag_text", "queue_cells", "reader_cells", "sorted_queues"]
 
-# Colours of rich, which every terminal theme has; the word says the same as the colour.
+# Colours of rich, which every terminal theme has; the word means the same as the colour.
 COLOURS = {
     "live": "green",
     "stale": "yellow",

@@ -76,7 +76,7 @@ def decode(text: bytes) -> Any:
         ValueError: integer too long: digits=5000, max=100
 
     Raises:
-        ValueError: The document is invalid; the text says why.
+        ValueError: The document is invalid; the text has the reason.
     """
     try:
         return DECODER.decode(text.decode())

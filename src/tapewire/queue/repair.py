@@ -113,8 +113,8 @@ def rehearse(path: str | os.PathLike[str]) -> Repair:
     if before.writer.alive:
         raise _has_writer(before)
     parent = os.path.dirname(before.path)
-    with tempfile.TemporaryDirectory(prefix=".tapewire-repair-", dir=parent) as folder:
-        copy = os.path.join(folder, "queue")
+    with tempfile.TemporaryDirectory(prefix=".tapewire-repair-", dir=parent) as directory:
+        copy = os.path.join(directory, "queue")
         _copy_queue(before, copy)
         again = status_of_damaged(path)
         if again.writer.alive or again.writer.epoch != before.writer.epoch:
@@ -204,9 +204,9 @@ def _copy_queue(seen: QueueStatus, copy: str) -> None:
 class _SpaceLimit:
     """Limits the space that a copy uses: a full disk stops every live writer on it."""
 
-    def __init__(self, folder: str) -> None:
-        filesystem = os.statvfs(folder)
-        self._folder = folder
+    def __init__(self, directory: str) -> None:
+        filesystem = os.statvfs(directory)
+        self._directory = directory
         # A third: recovery itself keeps copies of what it repairs.
         self._bytes = filesystem.f_bavail * filesystem.f_frsize // 3
 
@@ -216,13 +216,13 @@ class _SpaceLimit:
             raise StorageError(
                 "a dry run on a copy would use more than a third of the free space: "
                 f"missing={-self._bytes} bytes",
-                path=os.path.dirname(self._folder),
+                path=os.path.dirname(self._directory),
                 hint="free some space, or copy the queue elsewhere and run it there",
                 errno=errno.ENOSPC,
             )
 
 
-def _copy_file(seen: QueueStatus, name: str, folder: str, space: _SpaceLimit) -> None:
+def _copy_file(seen: QueueStatus, name: str, directory: str, space: _SpaceLimit) -> None:
     """Copy one file of the queue, if it exists, with its holes."""
     source = os.path.join(seen.path, name)
     try:
@@ -236,7 +236,7 @@ def _copy_file(seen: QueueStatus, name: str, folder: str, space: _SpaceLimit) ->
         raise StorageError("not a regular file", path=source)
     with (
         open(fd, "rb", buffering=0) as old,
-        open(os.path.join(folder, name), "xb", buffering=0, opener=_private) as new,
+        open(os.path.join(directory, name), "xb", buffering=0, opener=_private) as new,
     ):
         try:
             fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())

@@ -181,10 +181,10 @@ class Verification:
         for i in np.flatnonzero(numbers[1:] <= numbers[:-1]).tolist():
             self._note_restart(self._verdict.records + i + 1, int(numbers[i]), int(numbers[i + 1]))
 
-    def _note_restart(self, behind: int, before: int, after: int) -> None:
+    def _note_restart(self, records: int, before: int, after: int) -> None:
         self._verdict.restarts_found += 1
         if len(self._verdict.restarts) < _LISTED_MOST:
-            self._verdict.restarts.append((behind, before, after))
+            self._verdict.restarts.append((records, before, after))
 
     def _note_gap(self, error: GapDetected) -> None:
         self._verdict.gaps_found += 1

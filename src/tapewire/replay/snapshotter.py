@@ -390,7 +390,7 @@ class _Since:
 
 
 def _parse_note(text: bytes) -> dict[str, int]:
-    """Parse the state file; ValueError says what is invalid."""
+    """Parse the state file; an invalid one raises ValueError."""
     note = unseal(text)
     if note.pop("v", None) != STATE_VERSION:
         raise ValueError("the file has another version")

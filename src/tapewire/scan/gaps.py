@@ -192,8 +192,8 @@ def event_of(gap: Gap) -> Event:
 class PathNames(Names):
     """Names of instruments; those in the log's path for an instrument that no file lists."""
 
-    def __init__(self, log: LogRef, known: Instruments | None, folders: Iterable[str]) -> None:
-        super().__init__(known, folders)
+    def __init__(self, log: LogRef, known: Instruments | None, directories: Iterable[str]) -> None:
+        super().__init__(known, directories)
         self._log = log
 
     def of(self, venue_id: int, market_id: int) -> tuple[str, str]:

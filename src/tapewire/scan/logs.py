@@ -26,7 +26,7 @@ _OF_MARKETS = ("trades", "book", "features")
 
 @dataclass(frozen=True, order=True)
 class LogRef:
-    """One log: its path, and what the path says about its contents.
+    """One log: its path, and what follows from the path about its contents.
 
     Attributes:
         name: The value of the column `queue`: unique among the logs of one read, and the same each

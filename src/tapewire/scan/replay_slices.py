@@ -191,11 +191,11 @@ def refuse_retired(part: ReplaySlice, options: ReadOptions, look_back_ns: int) -
     for log in logs:
         with open_log(log.path) as reader:
             first = next_record(reader)
-        there = None if first is None else first.seq
-        if there != log.first_seq:
+        available = None if first is None else first.seq
+        if available != log.first_seq:
             raise SegmentMissing(
                 "records were retired after the read was planned: "
-                f"first_wanted={log.first_seq}, first_there={there}",
+                f"first_wanted={log.first_seq}, first_available={available}",
                 path=log.path,
                 hint="keep them with a pinned reader, or read an archive",
             )

@@ -166,15 +166,15 @@ def _check_first(part: Slice, reader: Reader, damage: SliceDamage) -> None:
         return  # `walk` will meet it
     if record is not None and record.seq == part.seq_from:
         return
-    there = None if record is None else record.seq
+    available = None if record is None else record.seq
     error = SegmentMissing(
         "records were retired after the read was planned: "
-        f"first_wanted={part.seq_from}, first_there={there}",
+        f"first_wanted={part.seq_from}, first_available={available}",
         path=part.log.path,
         hint="keep them with a pinned reader, read an archive, or begin later with seq_from",
     )
-    error.first_available_seq = there
-    last = part.seq_to if there is None else min(there, part.seq_to)
+    error.first_available_seq = available
+    last = part.seq_to if available is None else min(available, part.seq_to)
     damage.missing(error, part.seq_from, last - 1)
 
 

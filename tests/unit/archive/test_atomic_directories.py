@@ -41,7 +41,7 @@ def test_a_directory_that_is_not_published_is_removed(tmp_path):
 
 def test_the_next_run_removes_what_a_killed_one_left(tmp_path):
     directories = AtomicDirectories(tmp_path, "compact")
-    _folder, path = made(directories, "half")
+    _directory, path = made(directories, "half")
     with AtomicDirectories(tmp_path, "compact").exclusive():
         assert not path.exists()
 

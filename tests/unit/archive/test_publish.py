@@ -385,7 +385,7 @@ def test_an_abort_by_spark_does_not_remove_a_decided_batch(tmp, two_logs, monkey
     assert finished(tmp)
 
 
-def test_an_error_after_the_decision_says_not_to_write_the_batch_again(tmp, monkeypatch):
+def test_an_error_after_the_decision_advises_not_to_write_the_batch_again(tmp, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -426,7 +426,7 @@ def test_an_aborted_job_leaves_nothing(tmp):
 
 def test_jobs_of_dead_drivers_are_removed_and_those_of_live_ones_are_not(tmp):
     dead, living = Job(tmp).task(rows([1])), Job(tmp).task(rows([1], symbol="ETH-USDT"))
-    of_dead = dead.folder / "job.json"
+    of_dead = dead.directory / "job.json"
     document = json.loads(of_dead.read_text())
     of_dead.write_text(json.dumps(document | {"start_time_ticks": 1}))
     Job(tmp).task(rows([2])).commit()
@@ -447,11 +447,14 @@ def test_what_a_late_task_wrote_after_its_job_is_removed_by_the_next(tmp):
 
 def test_a_job_of_another_host_is_kept_until_it_has_been_idle_for_long(tmp):
     job = Job(tmp).task(rows([1]))
-    path = job.folder / "job.json"
+    path = job.directory / "job.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"host": "elsewhere"}))
     Archive(tmp).recover()
     assert staging_of(tmp) == [job.job]
-    for directory in (job.folder, *(entry for entry in job.folder.iterdir() if entry.is_dir())):
+    for directory in (
+        job.directory,
+        *(entry for entry in job.directory.iterdir() if entry.is_dir()),
+    ):
         os.utime(directory, (1, 1))
     Archive(tmp).recover()
     assert staging_of(tmp) == []
@@ -516,6 +519,6 @@ def test_layouts_of_messages_are_published_with_their_records(tmp):
     tick = MessageLayout.natural("Tick", 7, 1, [("price", fields.i64)])
     for seq in (1, 2):
         job = Job(tmp).task(rows([seq], payload=bytes(8)))
-        types_file.merge(job.folder / job.tasks[0][0][0].directory, [tick])
+        types_file.merge(job.directory / job.tasks[0][0][0].directory, [tick])
         job.commit()
     assert types_file.read(tmp / LOG) == [tick]

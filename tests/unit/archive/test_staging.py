@@ -23,12 +23,12 @@ def test_a_task_has_one_run_for_each_log(tmp):
         "v1/okx/A/1970-01-02/book",
         "v1/okx/B/1970-01-02/book",
     ]
-    assert [seqs_of(job.folder / run.directory) for run in runs] == [[0, 2, 4], [1, 3, 5]]
+    assert [seqs_of(job.directory / run.directory) for run in runs] == [[0, 2, 4], [1, 3, 5]]
 
 
 def test_a_staged_record_is_the_row(tmp):
     job = Job(tmp).task(rows([5]))
-    [entry] = stored(job.folder / job.tasks[0][0][0].directory)
+    [entry] = stored(job.directory / job.tasks[0][0][0].directory)
     assert (entry.seq, entry.timestamp_ns, entry.type_id, entry.flags, entry.payload) == (
         5,
         DAY_NS + 5,
@@ -51,7 +51,7 @@ def test_rows_in_any_order_are_staged_by_sequence_number(tmp, monkeypatch):
     job = Job(tmp).task(*(rows(numbers[i : i + 40]) for i in range(0, 400, 40)))
     [run] = job.tasks[0][0]
     assert (run.first_seq, run.last_seq, run.records) == (0, 399, 400)
-    assert [entry.payload for entry in stored(job.folder / run.directory)] == [
+    assert [entry.payload for entry in stored(job.directory / run.directory)] == [
         b"%d" % n for n in range(400)
     ]
 
@@ -60,7 +60,7 @@ def test_rows_without_sequence_numbers_keep_their_order(tmp, monkeypatch):
     monkeypatch.setattr(staging, "BUFFER_BYTES", 1)
     job = Job(tmp, seq=False).task(rows([3, 1], seq=False), rows([2, 0], seq=False))
     [run] = job.tasks[0][0]
-    found = stored(job.folder / run.directory)
+    found = stored(job.directory / run.directory)
     assert [(entry.seq, entry.payload) for entry in found] == [
         (0, b"3"),
         (1, b"1"),
@@ -75,7 +75,9 @@ def test_a_duplicate_sequence_number_is_refused_and_its_log_named(tmp, monkeypat
     job = Job(tmp)
     with pytest.raises(tw.SequenceNotRising, match=rf"seq=2, log={LOG}"):
         job.task(rows([1, 2]), rows([2, 3]))
-    assert list(job.folder.iterdir()) == [job.folder / "job.json"], "the attempt left something"
+    assert list(job.directory.iterdir()) == [job.directory / "job.json"], (
+        "the attempt left something"
+    )
 
 
 @pytest.mark.parametrize("buffer", [1, 1 << 20])
@@ -83,7 +85,7 @@ def test_the_first_of_duplicate_rows_is_kept_if_asked_for(tmp, monkeypatch, buff
     monkeypatch.setattr(staging, "BUFFER_BYTES", buffer)
     job = Job(tmp, duplicates="drop").task(rows([1, 2]), rows([2, 3], payload=b"late%d"))
     [run] = job.tasks[0][0]
-    found = stored(job.folder / run.directory)
+    found = stored(job.directory / run.directory)
     assert [entry.payload for entry in found] == [b"1", b"2", b"late3"]
 
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("name", compare.ALTERNATIVES)
-def test_every_alternative_says_who_it_is_and_has_something_to_measure(name):
+def test_every_alternative_has_a_title_and_something_to_measure(name):
     module = compare.ALTERNATIVES[name].load()
     assert measure.identity(name)["title"] == module.TITLE
     assert module.WHAT
@@ -178,9 +178,9 @@ run_flow(10, killed, receive)
     eventually(gone)
 
 
-def test_a_server_is_gone_behind_its_block_even_after_an_error(tmp):
+def test_a_server_is_gone_after_its_block_even_after_an_error(tmp):
     def block():
-        with server.running("sleep", "1000", folder=tmp, answers=lambda: True):
+        with server.running("sleep", "1000", directory=tmp, answers=lambda: True):
             children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
             raise KeyboardInterrupt(children[-1])
 
@@ -192,6 +192,6 @@ def test_a_server_is_gone_behind_its_block_even_after_an_error(tmp):
 def test_a_server_that_ends_by_itself_is_reported_with_what_it_said(tmp):
     with (
         pytest.raises(RuntimeError, match=r"(?s)ls ended by itself.*no-such-file"),
-        server.running("ls", "no-such-file", folder=tmp, answers=lambda: False),
+        server.running("ls", "no-such-file", directory=tmp, answers=lambda: False),
     ):
         pass

@@ -132,12 +132,12 @@ def test_an_alternative_that_is_not_installed_is_named_with_the_remedy(monkeypat
     ]
 
 
-def test_a_capture_is_told_at_the_least_scale_that_is_exact():
+def test_a_capture_is_stored_at_the_least_scale_that_is_exact():
     values, scale = captures._least_scale(np.array([639_439_000_000, 63_867_400]), 8)
     assert (values.tolist(), scale) == ([6_394_390_000, 638_674], 6)
 
 
-def test_a_capture_that_is_not_there_is_named(monkeypatch, tmp):
+def test_a_missing_capture_is_named(monkeypatch, tmp):
     monkeypatch.setenv("TAPEWIRE_MARKETDATA", str(tmp))
     assert captures.missing(captures.STOCK) == f"no {captures.STOCK} in {tmp}"
 

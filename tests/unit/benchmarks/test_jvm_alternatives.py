@@ -15,15 +15,15 @@ JAVA_17 = "echo 'openjdk version \"17.0.15\" 2025-04-15' >&2"
 @pytest.fixture
 def programs(tmp_path, monkeypatch):
     """An empty PATH, an empty build directory, and a function that adds a program to PATH."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    monkeypatch.setenv("PATH", str(directory))
     monkeypatch.setattr(jvm, "BUILT", tmp_path / "built")
     jvm._build.cache_clear()
 
     def put(name, script):
-        (folder / name).write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n")
-        (folder / name).chmod(0o755)
+        (directory / name).write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n")
+        (directory / name).chmod(0o755)
 
     yield put
     jvm._build.cache_clear()
@@ -131,14 +131,14 @@ def test_both_ends_go_through_their_phases(programs, left_running, tmp_path):
     assert left_running() == []
 
 
-def test_a_sender_that_fails_ends_the_receiver_and_says_why(programs, left_running, tmp_path):
+def test_a_sender_that_fails_ends_the_receiver_and_reports_why(programs, left_running, tmp_path):
     programs("java", ends("echo ready; exec sleep 1000", "echo no driver >&2; exit 3"))
     with pytest.raises(RuntimeError, match="Main aeron send ended with 3: no driver"):
         aeron_java.one_way(10, 64, 1000, tmp_path)
     assert left_running() == []
 
 
-def test_a_sender_that_no_longer_hears_its_go_says_why(programs, left_running, tmp_path):
+def test_a_sender_that_no_longer_gets_its_go_reports_why(programs, left_running, tmp_path):
     mark = tmp_path / "deaf"
     receiver = f"echo ready; until [ -e {mark} ]; do sleep 0.01; done; echo warm; exec sleep 1000"
     programs(

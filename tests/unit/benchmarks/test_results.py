@@ -150,7 +150,7 @@ def test_an_even_figure_is_no_loss():
     assert (tables.slower(run)[1:], tables.fewer(run)[1:]) == ([], [])
 
 
-def test_the_section_on_losses_names_missed_bars_and_says_when_there_is_nothing():
+def test_the_section_on_losses_names_missed_bars_or_states_that_there_are_none():
     row = {
         "family": "next",
         "what": "next()",
@@ -172,7 +172,7 @@ def test_the_section_on_losses_names_missed_bars_and_says_when_there_is_nothing(
     assert "No bar was missed." in text
 
 
-def test_a_page_made_on_a_busy_machine_says_so():
+def test_a_page_made_on_a_busy_machine_has_a_note():
     assert "a load of 1.5 on 2 CPUs" in markdown.busy({"load_at_start": 1.5, "cpus": 2})
     assert markdown.busy({"load_at_start": 0.3, "cpus": 2}) == ""
 

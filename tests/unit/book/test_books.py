@@ -67,7 +67,7 @@ def test_tops_of_an_untrusted_book_are_zeros(tmp):
     assert book.L2Book(2, 3).tops(batch)["bid_price"].tolist() == [0, 10005]
 
 
-def test_an_error_in_a_batch_says_where_to_continue(tmp):
+def test_an_error_in_a_batch_reports_where_to_continue(tmp):
     batch = batch_of(tmp, [snapshot(), diff(6, 7), diff(7, 8, [(10001, 1)]), snapshot(7)])
     b = book.L2Book(2, 3)
     with pytest.raises(tw.GapDetected) as caught:

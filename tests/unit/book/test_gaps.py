@@ -112,8 +112,8 @@ def test_a_damaged_line_is_reported_and_the_others_are_read(tmp_path, line, why)
 @settings(max_examples=40, deadline=None)
 @given(damage=st.binary(max_size=400), at=st.integers(0, 400))
 def test_any_bytes_give_findings_and_never_an_error(tmp_path_factory, damage, at):
-    folder = tmp_path_factory.mktemp("ledger")
-    ledger = GapLedger(folder)
+    directory = tmp_path_factory.mktemp("ledger")
+    ledger = GapLedger(directory)
     ledger.add(GAP, replace(GAP, seq=8))
     text = ledger.path.read_bytes()
     ledger.path.write_bytes(text[:at] + damage + text[at + len(damage) :])
@@ -123,12 +123,12 @@ def test_any_bytes_give_findings_and_never_an_error(tmp_path_factory, damage, at
     assert replace(GAP, seq=9) in ledger.read()
 
 
-@pytest.mark.parametrize("place", ["link", "folder", "pipe"])
+@pytest.mark.parametrize("place", ["link", "directory", "pipe"])
 def test_a_ledger_that_is_not_a_file_is_refused(tmp_path, place):
     path = tmp_path / FILE_NAME
     if place == "link":
         path.symlink_to(tmp_path / "elsewhere")
-    elif place == "folder":
+    elif place == "directory":
         path.mkdir()
     else:
         os.mkfifo(path)

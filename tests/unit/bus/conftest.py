@@ -16,11 +16,11 @@ def strategy(layout):
     """`strategy("alpha")`: its orders_out as a directory, marked READY by default."""
 
     def make(name, ready=True):
-        folder = layout.orders.strategy(name).orders_out
-        folder.mkdir(parents=True, exist_ok=True)
+        directory = layout.orders.strategy(name).orders_out
+        directory.mkdir(parents=True, exist_ok=True)
         if ready:
-            bus.mark_ready(folder)
-        return folder
+            bus.mark_ready(directory)
+        return directory
 
     return make
 

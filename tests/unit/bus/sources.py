@@ -9,13 +9,13 @@ from tapewire import bus
 class Sources:
     """Queues by name, with their writers and readers."""
 
-    def __init__(self, folder):
-        self._folder = folder
+    def __init__(self, directory):
+        self._directory = directory
         self._stack = contextlib.ExitStack()
         self.writers = {}
 
     def path(self, name):
-        return self._folder / name
+        return self._directory / name
 
     def write(self, name, *times, payload=b""):
         """Append a record for each time to the queue with this name, creating it if needed."""

@@ -34,9 +34,9 @@ def discover(layout):
 
 
 @pytest.fixture
-def told(discover, layout):
+def watching(discover, layout):
     """A discovery that has scanned an empty directory and then depends on inotify."""
-    layout.orders.folder.mkdir(parents=True)
+    layout.orders.directory.mkdir(parents=True)
     discovery = discover(LONG)
     assert discovery.poll() == []
     return discovery
@@ -55,38 +55,38 @@ def test_the_first_poll_finds_strategies_that_are_ready(discover, strategy):
     assert found[1].orders_out == out
 
 
-def test_a_strategy_is_found_at_once_when_it_becomes_ready(told, strategy):
+def test_a_strategy_is_found_at_once_when_it_becomes_ready(watching, strategy):
     out = strategy("alpha", ready=False)
-    assert told.poll() == []
+    assert watching.poll() == []
     bus.mark_ready(out)
-    assert names(told.poll()) == [("Added", "alpha")]
-    assert told.poll() == []
+    assert names(watching.poll()) == [("Added", "alpha")]
+    assert watching.poll() == []
 
 
-def test_a_strategy_created_completely_between_two_polls_is_found(told, strategy):
+def test_a_strategy_created_completely_between_two_polls_is_found(watching, strategy):
     strategy("alpha")
-    assert names(told.poll()) == [("Added", "alpha")]
+    assert names(watching.poll()) == [("Added", "alpha")]
 
 
-def test_ready_is_found_when_its_directories_are_created_step_by_step(told, layout):
+def test_ready_is_found_when_its_directories_are_created_step_by_step(watching, layout):
     out = layout.orders.strategy("alpha").orders_out
     out.parent.mkdir()
-    assert told.poll() == []
+    assert watching.poll() == []
     out.mkdir()
-    assert told.poll() == []
+    assert watching.poll() == []
     bus.mark_ready(out)
-    assert names(told.poll()) == [("Added", "alpha")]
+    assert names(watching.poll()) == [("Added", "alpha")]
 
 
-def test_it_is_removed_when_ready_is_removed(told, strategy):
+def test_it_is_removed_when_ready_is_removed(watching, strategy):
     out = strategy("alpha")
-    told.poll()
+    watching.poll()
     bus.clear_ready(out)
-    assert told.poll() == [bus.Removed("alpha")]
-    assert told.strategies == []
+    assert watching.poll() == [bus.Removed("alpha")]
+    assert watching.strategies == []
 
 
-@pytest.mark.parametrize("rescan", [LONG, 0.0], ids=["told", "rescan"])
+@pytest.mark.parametrize("rescan", [LONG, 0.0], ids=["inotify", "rescan"])
 @pytest.mark.parametrize("which", ["orders_out", "strategy"])
 def test_it_is_removed_when_its_directory_is_removed(discover, strategy, which, rescan):
     out = strategy("alpha")
@@ -97,7 +97,7 @@ def test_it_is_removed_when_its_directory_is_removed(discover, strategy, which, 
     assert discovery.poll() == []
 
 
-@pytest.mark.parametrize("rescan", [LONG, 0.0], ids=["told", "rescan"])
+@pytest.mark.parametrize("rescan", [LONG, 0.0], ids=["inotify", "rescan"])
 @pytest.mark.parametrize("which", ["orders_out", "strategy"])
 def test_a_directory_replaced_between_two_polls_is_removed_and_added(
     discover, strategy, which, rescan
@@ -111,7 +111,7 @@ def test_a_directory_replaced_between_two_polls_is_removed_and_added(
     events = [e for e in discovery.poll() if e.strategy == "alpha"]
     assert names(events) == [("Removed", "alpha"), ("Added", "alpha")]
     bus.clear_ready(out)
-    assert bus.Removed("alpha") in discovery.poll(), "the new folder is the one that is watched"
+    assert bus.Removed("alpha") in discovery.poll(), "the new directory is the one that is watched"
 
 
 class Forgetful:
@@ -125,7 +125,7 @@ class Forgetful:
 REAL_LSTAT = os.lstat
 
 
-@pytest.mark.parametrize("rescan", [LONG, 0.0], ids=["told", "rescan"])
+@pytest.mark.parametrize("rescan", [LONG, 0.0], ids=["inotify", "rescan"])
 def test_a_directory_created_again_with_the_same_inode_is_another_one(
     monkeypatch, discover, strategy, rescan
 ):
@@ -143,28 +143,28 @@ def test_a_directory_created_again_with_the_same_inode_is_another_one(
     assert poll() == [("Removed", "alpha"), ("Added", "alpha")]
 
 
-def test_a_renamed_strategy_is_another_one(told, strategy):
+def test_a_renamed_strategy_is_another_one(watching, strategy):
     out = strategy("alpha")
-    told.poll()
+    watching.poll()
     out.parent.rename(out.parent.with_name("beta"))
-    assert names(told.poll()) == [("Removed", "alpha"), ("Added", "beta")]
+    assert names(watching.poll()) == [("Removed", "alpha"), ("Added", "beta")]
     bus.clear_ready(out.parent.with_name("beta") / "orders_out")
-    assert told.poll() == [bus.Removed("beta")]
+    assert watching.poll() == [bus.Removed("beta")]
 
 
-def test_marking_ready_again_reports_nothing(told, strategy):
+def test_marking_ready_again_reports_nothing(watching, strategy):
     strategy("alpha")
-    told.poll()
+    watching.poll()
     strategy("alpha")
-    assert told.poll() == []
+    assert watching.poll() == []
 
 
-def test_ready_removed_and_set_again_between_two_polls_is_a_new_start(told, strategy):
+def test_ready_removed_and_set_again_between_two_polls_is_a_new_start(watching, strategy):
     out = strategy("alpha")
-    told.poll()
+    watching.poll()
     (out / "READY").rename(out / "old")  # keeps its inode from being reused
     bus.mark_ready(out)
-    assert names(told.poll()) == [("Removed", "alpha"), ("Added", "alpha")]
+    assert names(watching.poll()) == [("Removed", "alpha"), ("Added", "alpha")]
 
 
 def test_scan_events_and_rescan_together_report_each_strategy_once(discover, strategy):
@@ -195,7 +195,7 @@ def test_the_first_strategy_of_a_bus_is_reported_whichever_directories_exist(
     assert names(discovery.poll()) == [("Added", "alpha")]
     assert discovery.poll() == []
     (tmp / "noise").touch()
-    assert not select.select([discovery], [], [], 0)[0], "what lies above is watched no more"
+    assert not select.select([discovery], [], [], 0)[0], "the parents are no longer watched"
     strategy("beta")
     assert names(discovery.poll()) == [("Added", "beta")]
 
@@ -207,22 +207,22 @@ def test_the_directories_of_a_new_bus_may_appear_step_by_step_and_below_a_link(
     layout.root.symlink_to(tmp / "real")
     discovery = discover(LONG)
     out = layout.orders.strategy("alpha").orders_out
-    for folder in (*reversed(out.relative_to(layout.root).parents[:-1]), out):
+    for directory in (*reversed(out.relative_to(layout.root).parents[:-1]), out):
         assert discovery.poll() == []
-        (layout.root / folder).mkdir()
+        (layout.root / directory).mkdir()
     assert discovery.poll() == []
     bus.mark_ready(out)
     assert names(discovery.poll()) == [("Added", "alpha")]
 
 
-def test_replacing_the_orders_directory_is_detected(told, layout, strategy):
+def test_replacing_the_orders_directory_is_detected(watching, layout, strategy):
     strategy("alpha")
-    told.poll()
-    layout.orders.folder.rename(layout.root / "old")
+    watching.poll()
+    layout.orders.directory.rename(layout.root / "old")
     strategy("beta")
-    assert names(told.poll()) == [("Removed", "alpha"), ("Added", "beta")]
+    assert names(watching.poll()) == [("Removed", "alpha"), ("Added", "beta")]
     strategy("gamma")
-    assert names(told.poll()) == [("Added", "gamma")]
+    assert names(watching.poll()) == [("Added", "gamma")]
 
 
 def test_links_and_invalid_names_are_skipped(discover, layout, strategy, tmp):
@@ -230,13 +230,13 @@ def test_links_and_invalid_names_are_skipped(discover, layout, strategy, tmp):
     elsewhere = tmp / "elsewhere" / "orders_out"
     elsewhere.mkdir(parents=True)
     bus.mark_ready(elsewhere)
-    folder = layout.orders.folder
-    (folder / "linked").symlink_to(elsewhere.parent)
-    (folder / "half_linked").mkdir()
-    (folder / "half_linked" / "orders_out").symlink_to(elsewhere)
+    directory = layout.orders.directory
+    (directory / "linked").symlink_to(elsewhere.parent)
+    (directory / "half_linked").mkdir()
+    (directory / "half_linked" / "orders_out").symlink_to(elsewhere)
     strategy("ready_linked", ready=False).joinpath("READY").symlink_to(elsewhere / "READY")
-    (folder / "a file").touch()
-    hidden = folder / ".hidden" / "orders_out"
+    (directory / "a file").touch()
+    hidden = directory / ".hidden" / "orders_out"
     hidden.mkdir(parents=True)
     bus.mark_ready(hidden)
     for rescan in (LONG, 0.0):
@@ -248,10 +248,10 @@ def test_links_and_invalid_names_are_skipped(discover, layout, strategy, tmp):
 def test_a_cycle_of_links_does_not_affect_other_strategies(
     discover, layout, strategy, circle, rescan
 ):
-    layout.orders.folder.mkdir(parents=True)
+    layout.orders.directory.mkdir(parents=True)
     discovery = discover(rescan)
     assert discovery.poll() == []
-    link = layout.orders.folder / circle
+    link = layout.orders.directory / circle
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(link.name)
     strategy("zeta")
@@ -259,11 +259,11 @@ def test_a_cycle_of_links_does_not_affect_other_strategies(
     assert discovery.poll() == []
 
 
-def test_a_link_created_later_is_skipped(told, layout, strategy, tmp):
+def test_a_link_created_later_is_skipped(watching, layout, strategy, tmp):
     strategy("good")
-    layout.orders.folder.joinpath("good").rename(tmp / "elsewhere")
-    layout.orders.folder.joinpath("linked").symlink_to(tmp / "elsewhere")
-    assert told.poll() == []
+    layout.orders.directory.joinpath("good").rename(tmp / "elsewhere")
+    layout.orders.directory.joinpath("linked").symlink_to(tmp / "elsewhere")
+    assert watching.poll() == []
 
 
 class Blind(Inotify):
@@ -300,18 +300,18 @@ def test_the_rescan_is_due_on_the_monotonic_clock(monkeypatch, discover, strateg
     assert names(discovery.poll()) == [("Added", "alpha")]
 
 
-def test_an_overflow_of_the_kernel_queue_loses_no_strategy(told, layout, strategy):
+def test_an_overflow_of_the_kernel_queue_loses_no_strategy(watching, layout, strategy):
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if limit > 200_000:
         pytest.skip(f"needs a smaller fs.inotify.max_queued_events than {limit}")
-    noise = layout.orders.folder / "noise"
+    noise = layout.orders.directory / "noise"
     for _ in range(limit // 2 + 10):  # created and removed: two events each
         noise.touch()
         noise.unlink()
     strategy("alpha")
     found = []
     while not found:
-        found = told.poll()
+        found = watching.poll()
     assert names(found) == [("Added", "alpha")]
 
 
@@ -327,7 +327,7 @@ def test_strategies_that_went_unready_while_events_were_lost_leave_no_watch(
     for n in range(10):  # renamed: the directories, and so the kernel's watches, remain
         layout.orders.strategy(f"s{n}").orders_out.parent.rename(tmp / f"s{n}")
     assert discovery.poll() == []
-    assert held()[2] <= before[2] + 1, "that of the folder of strategies"
+    assert held()[2] <= before[2] + 1, "that of the directory of strategies"
 
 
 def refuse(*_):
@@ -372,32 +372,32 @@ def test_a_process_without_descriptors_to_spare_rescans(layout, discover, strate
         discovery.fileno()
 
 
-def test_the_descriptor_is_readable_when_there_is_something_to_poll(told, strategy):
+def test_the_descriptor_is_readable_when_there_is_something_to_poll(watching, strategy):
     def readable():
-        return bool(select.select([told], [], [], 0)[0])
+        return bool(select.select([watching], [], [], 0)[0])
 
     assert not readable()
     strategy("alpha")
     assert readable()
-    told.poll()
-    told.poll()  # events from watching the new directories
+    watching.poll()
+    watching.poll()  # events from watching the new directories
     assert not readable()
 
 
-def test_a_running_strategy_causes_no_wakeup(told, strategy):
+def test_a_running_strategy_causes_no_wakeup(watching, strategy):
     """A sidecar that wakes up takes the GIL from the hot thread."""
     out = strategy("alpha")
-    told.poll(), told.poll()
+    watching.poll(), watching.poll()
     with tw.open_publisher(out, segment_bytes=8192) as writer:
         for _ in range(1000):
             writer.append(1, bytes(64))
         bus.write_lease(out)
         assert writer.metrics()["rolls"] > 5
-    assert select.select([told], [], [], 0)[0] == []
+    assert select.select([watching], [], [], 0)[0] == []
     bus.clear_ready(out)
-    assert told.poll() == [bus.Removed("alpha")]
+    assert watching.poll() == [bus.Removed("alpha")]
     bus.mark_ready(out)
-    assert names(told.poll()) == [("Added", "alpha")]
+    assert names(watching.poll()) == [("Added", "alpha")]
 
 
 def test_a_strategy_without_permission_is_skipped(monkeypatch, discover, strategy):
@@ -416,18 +416,18 @@ def test_a_strategy_without_permission_is_skipped(monkeypatch, discover, strateg
 def test_a_closed_discovery_raises_and_leaks_nothing(layout, strategy):
     strategy("alpha")
     before = held()
-    told = bus.RouterDiscovery(layout.orders)
-    told.poll()
+    discovery = bus.RouterDiscovery(layout.orders)
+    discovery.poll()
     assert held() != before
-    told.close()
-    told.close()
+    discovery.close()
+    discovery.close()
     assert held() == before
-    assert "closed" in repr(told)
+    assert "closed" in repr(discovery)
     with pytest.raises(tw.ClosedHandle):
-        told.poll()
+        discovery.poll()
 
 
-def test_a_forked_child_keeps_no_watch_and_takes_no_event(told, strategy, layout):
+def test_a_forked_child_keeps_no_watch_and_takes_no_event(watching, strategy, layout):
     code = 0
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -438,7 +438,7 @@ def test_a_forked_child_keeps_no_watch_and_takes_no_event(told, strategy, layout
         try:
             if held()[2] != 0:
                 code = 1
-            told.poll()
+            watching.poll()
             code = 2
         except tw.ForkedHandle:
             with bus.RouterDiscovery(layout.orders) as own:
@@ -447,19 +447,19 @@ def test_a_forked_child_keeps_no_watch_and_takes_no_event(told, strategy, layout
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     strategy("alpha")
-    assert names(told.poll()) == [("Added", "alpha")]
+    assert names(watching.poll()) == [("Added", "alpha")]
 
 
-def test_async_for_yields_the_same_events(told, strategy):
+def test_async_for_yields_the_same_events(watching, strategy):
     async def scenario():
-        seen, descriptor = [], told.fileno()
-        async for event in told:
+        seen, descriptor = [], watching.fileno()
+        async for event in watching:
             assert not asyncio.get_running_loop().remove_reader(descriptor), "left behind"
             seen += names([event])
             if seen == [("Added", "alpha")]:
-                shutil.rmtree(told.orders.strategy("alpha").orders_out)
+                shutil.rmtree(watching.orders.strategy("alpha").orders_out)
             else:
-                told.close()
+                watching.close()
         return seen
 
     async def main():
@@ -471,20 +471,20 @@ def test_async_for_yields_the_same_events(told, strategy):
     assert asyncio.run(main()) == [("Added", "alpha"), ("Removed", "alpha")]
 
 
-def test_leaving_an_async_for_loses_no_event(told, strategy):
+def test_leaving_an_async_for_loses_no_event(watching, strategy):
     for name in ("alpha", "beta", "gamma"):
         strategy(name)
 
     async def first():
-        async for event in told:
+        async for event in watching:
             return event
 
     async def main():
         return [await asyncio.wait_for(first(), 30) for _ in range(2)]
 
     assert names(asyncio.run(main())) == [("Added", "alpha"), ("Added", "beta")]
-    shutil.rmtree(told.orders.strategy("alpha").orders_out)
-    assert names(told.poll()) == [("Added", "gamma"), ("Removed", "alpha")]
+    shutil.rmtree(watching.orders.strategy("alpha").orders_out)
+    assert names(watching.poll()) == [("Added", "gamma"), ("Removed", "alpha")]
 
 
 def test_async_for_rescans_by_its_timer(monkeypatch, discover, strategy):
@@ -500,22 +500,22 @@ def test_async_for_rescans_by_its_timer(monkeypatch, discover, strategy):
     assert asyncio.run(main()).strategy == "alpha"
 
 
-def test_closing_ends_an_async_for_that_sleeps(told):
+def test_closing_ends_an_async_for_that_sleeps(watching):
     async def iterate():
-        async for _ in told:
+        async for _ in watching:
             pass
 
     async def main():
         task = asyncio.create_task(iterate())
-        asyncio.get_running_loop().call_later(0.01, told.close)
+        asyncio.get_running_loop().call_later(0.01, watching.close)
         await asyncio.wait_for(task, 30)
 
     asyncio.run(main())
 
 
-def test_two_tasks_may_not_iterate_over_one_discovery(told):
+def test_two_tasks_may_not_iterate_over_one_discovery(watching):
     async def iterate():
-        async for _ in told:
+        async for _ in watching:
             pass
 
     async def main():
@@ -538,7 +538,7 @@ def held():
     return len(descriptors), sum("/orders_out/" in line for line in maps), watches
 
 
-def test_a_thousand_strategies_appear_and_disappear_without_leaks(layout, told):
+def test_a_thousand_strategies_appear_and_disappear_without_leaks(layout, watching):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     at_once = 1000 if hard >= 8192 else 100
@@ -547,11 +547,11 @@ def test_a_thousand_strategies_appear_and_disappear_without_leaks(layout, told):
             tw.open_subscriber(layout.root / "any", "router").close()
         before = held()
         for first in range(0, 1000, at_once):
-            come_and_go(layout, told, [f"s{n:03}" for n in range(first, first + at_once)])
+            come_and_go(layout, watching, [f"s{n:03}" for n in range(first, first + at_once)])
             assert held() == before
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert told.strategies == []
+    assert watching.strategies == []
 
 
 def come_and_go(layout, discovery, strategies):

@@ -142,13 +142,13 @@ def test_a_fan_in_that_another_thread_drops_while_its_reader_is_closed(sources):
         print(reader)
     """)
     # In this mode freed memory is overwritten immediately.
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", program, str(sources.path("a"))],
         check=False,
         capture_output=True,
         text=True,
     )
-    assert told.stdout.endswith(" closed>\n"), told.stderr
+    assert done.stdout.endswith(" closed>\n"), done.stderr
 
 
 def test_a_forked_child_does_not_close_reused_descriptors(sources, tmp):

@@ -57,7 +57,7 @@ def test_a_feed_that_is_not_required_may_be_missing(load):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "no feed"),
         ("feed = 3", "no feed"),
@@ -80,8 +80,8 @@ def test_a_feed_that_is_not_required_may_be_missing(load):
         ("[[feed]]\nvenue" + ".a" * 5_000 + " = 1", r"nested too deep: option=feed\[0\].venue.a"),
     ],
 )
-def test_an_error_in_the_file_names_the_file(load, tmp, text, says):
-    with pytest.raises(tw.InvalidOption, match=says) as caught:
+def test_an_error_in_the_file_names_the_file(load, tmp, text, message):
+    with pytest.raises(tw.InvalidOption, match=message) as caught:
         load(text)
     assert caught.value.path == str(tmp / "router.toml")
 

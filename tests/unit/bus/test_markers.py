@@ -20,7 +20,9 @@ INT63 = st.integers(0, 2**63 - 1)
 LEASES = st.builds(
     bus.Lease, INT63, INT63, INT63, INT63, st.text(max_size=64), st.text(max_size=64)
 )
-SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+SAME_DIRECTORY = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50
+)
 
 
 def test_ready_is_an_empty_private_file(tmp):
@@ -118,9 +120,9 @@ def test_my_own_lease_is_alive(tmp):
     assert not lease.is_stale
 
 
-def written_by_another(folder, then=""):
+def written_by_another(directory, then=""):
     code = f"import sys; from tapewire import bus; bus.write_lease(sys.argv[1]); {then}"
-    return subprocess.Popen([sys.executable, "-c", code, folder], stdin=subprocess.PIPE)
+    return subprocess.Popen([sys.executable, "-c", code, directory], stdin=subprocess.PIPE)
 
 
 @pytest.mark.parametrize("field", ["version", "pid", "start_time_ticks", "epoch", "timestamp_ns"])
@@ -156,10 +158,10 @@ def test_a_killed_process_not_yet_waited_for_is_stale(tmp, eventually):
     assert lease.is_stale
 
 
-def changed(folder, **fields):
-    line = json.loads((folder / "LEASE").read_text())
-    (folder / "LEASE").write_text(json.dumps({**line, **fields}))
-    return bus.read_lease(folder)
+def changed(directory, **fields):
+    line = json.loads((directory / "LEASE").read_text())
+    (directory / "LEASE").write_text(json.dumps({**line, **fields}))
+    return bus.read_lease(directory)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +188,7 @@ def test_unknown_fields_are_ignored(tmp):
     assert changed(tmp, colour="blue") == lease
 
 
-@SAME_FOLDER
+@SAME_DIRECTORY
 @given(lease=LEASES)
 def test_any_lease_reads_back_as_it_was_written(tmp, lease):
     line = {"version": 1, **markers.asdict(lease)}
@@ -201,7 +203,7 @@ JSON = st.recursive(
 FIELDS = st.sampled_from(["version", "pid", "start_time_ticks", "epoch", "timestamp_ns", "host"])
 
 
-@SAME_FOLDER
+@SAME_DIRECTORY
 @given(
     content=st.binary(max_size=200)
     | JSON.map(lambda value: json.dumps(value).encode())

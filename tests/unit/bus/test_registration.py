@@ -41,10 +41,10 @@ def test_an_error_keeps_the_position_for_the_next_start(queue):
         assert registration.reader.next().seq == 1
 
 
-@pytest.mark.parametrize("told_to_stop", [KeyboardInterrupt, SystemExit])
-def test_ctrl_c_and_exit_are_a_clean_end(queue, told_to_stop):
-    with pytest.raises(told_to_stop), bus.ReaderRegistration(queue, "router"):
-        raise told_to_stop
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+def test_ctrl_c_and_exit_are_a_clean_end(queue, interruption):
+    with pytest.raises(interruption), bus.ReaderRegistration(queue, "router"):
+        raise interruption
     assert os.listdir(queue / "readers") == []
 
 

@@ -54,7 +54,7 @@ def test_a_closed_writer_is_a_lost_lock_and_a_new_one_has_the_same_reader(discov
         writer.append(1, b"last words")
     assert discovery.poll() == bus.Disconnected(tw.DisconnectReason.LOCK_LOST)
     assert discovery.poll() == bus.Waiting("the writer ended: lock_lost"), (
-        "told once, then waited for"
+        "reported once, then waited for"
     )
     assert bytes(reader.next().payload) == b"last words", "what is left can be read"
     with publish(queue) as writer:

@@ -65,7 +65,7 @@ def test_help_does_not_need_pyspark(job):
     ("arguments", "message"),
     [
         (("refine", "a", "b", "--conf", "nothing"), "invalid setting: --conf nothing"),
-        (("import", "a", "b", "--format", "nobody"), "unknown format: format=nobody"),
+        (("import", "a", "b", "--format", "unknown"), "unknown format: format=unknown"),
         (
             ("import", "a", "b", "--format", "okx", "--option", "x=1"),
             "invalid option of this format: --option x=1",

@@ -269,7 +269,7 @@ def test_without_pyarrow_the_extra_is_named(queue, tmp, monkeypatch, name):
         (["--to", "x.csv", "--format", "xml"], "unknown format: format=xml"),
         (["--to", "x.csv", "--from-seq", "1", "--from-time", "-1s"], "not both"),
         (["--to", "x.csv", "--to-seq", "1", "--to-time", "-1s"], "not both"),
-        (["--to", "no/such/folder/x.csv"], "no/such/folder"),
+        (["--to", "no/such/directory/x.csv"], "no/such/directory"),
     ],
 )
 def test_usage_errors_are_reported(queue, arguments, message):

@@ -87,7 +87,7 @@ def test_json_streams_one_snapshot_per_line_until_interrupted(tmp):
             try:
                 first = json.loads(process.stdout.readline())
                 assert first["queues"][0]["last_seq"] is None
-                writer.tell("10")
+                writer.send("10")
                 while json.loads(process.stdout.readline())["queues"][0]["last_seq"] != 9:
                     pass
                 writer.kill()

@@ -11,7 +11,7 @@ from tests.unit.demo.queue_rows import SMALL, rows, write
 
 def answers():
     """Five orders: bought, sold in two fills, rejected, cancelled, and one that rests."""
-    told = [
+    messages = [
         OrderAck("alpha", SYMBOL, 1, 1, AckStatus.ACCEPTED),
         Fill(1, 1, 1, "alpha", SYMBOL, 1, 100, 5, Side.BUY, Liquidity.TAKER),
         OrderAck("alpha", SYMBOL, 2, 2, AckStatus.ACCEPTED),
@@ -22,7 +22,7 @@ def answers():
         OrderAck("alpha", SYMBOL, 4, 4, AckStatus.CANCELLED),
         OrderAck("alpha", SYMBOL, 5, 5, AckStatus.ACCEPTED),
     ]
-    return [(10 * n, message.type_id, bytes(message)) for n, message in enumerate(told)]
+    return [(10 * n, message.type_id, bytes(message)) for n, message in enumerate(messages)]
 
 
 def send_five(account, tick):

@@ -47,9 +47,9 @@ def test_with_a_snapshot_only_the_records_after_it_are_read(market):
     latest = snapshots_of(paths.raw)[-1].seq
     with tw.open_log(paths.raw) as log:
         book, snapshot = join(log, paths.raw)
-        behind = log.read_batch()
-        assert (snapshot, behind.seq[0]) == (latest, latest + 1)
-        book.apply_batch(behind)
+        rest_of_log = log.read_batch()
+        assert (snapshot, rest_of_log.seq[0]) == (latest, latest + 1)
+        book.apply_batch(rest_of_log)
     assert book.hash() == book_of(exchange.engine).hash()
 
 

@@ -204,7 +204,7 @@ def test_a_damaged_zstd_file_is_named(tmp):
     assert orders(tmp) == [1]
 
 
-def test_a_zstd_file_without_its_package_says_what_to_install(tmp, monkeypatch):
+def test_a_zstd_file_without_its_package_is_an_error_with_what_to_install(tmp, monkeypatch):
     data = packed(HEADER)
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(InvalidOption, match="pip install zstandard"):

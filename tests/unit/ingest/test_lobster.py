@@ -44,7 +44,7 @@ def book_at_end(tmp, symbol="ACME"):
     return book
 
 
-def test_each_type_of_message_does_what_it_says(tmp):
+def test_each_type_of_message_has_its_effect(tmp):
     summary = lobster(
         tmp,
         RESTS,

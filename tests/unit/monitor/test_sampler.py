@@ -127,7 +127,7 @@ def test_history_keeps_the_latest_samples(bus):
     assert history["uptime"] == [2.0, 3.0, 4.0]
     assert history["records_per_second"] == [3.0, 5.0, 7.0]
     assert history["readers"]["a"]["lag_bytes"] == [2, 3, 4] == watch.lag_history("md", "a")
-    assert watch.lag_history("md", "nobody") == []
+    assert watch.lag_history("md", "absent") == []
 
 
 def test_a_queue_that_cannot_be_read_does_not_hide_the_others(bus):
@@ -197,7 +197,7 @@ def test_killed_stopped_and_closed_writers_are_distinguished(tmp, eventually):
         assert set(states().values()) == {"live"}
         killed.kill()
         os.kill(stopped.pid, signal.SIGSTOP)
-        closed.tell("close")
+        closed.send("close")
         closed.expect("closed")
         expected = {"killed": "dead", "stopped": "stale", "closed": "closed"}
         eventually(lambda: states() == expected)

@@ -220,11 +220,11 @@ def test_a_removed_bus_is_reported_and_may_be_created_again(busy):
         find = app._watch._find
 
         def gone(root, on_error):
-            raise FileNotFoundError(2, "no such folder", root)
+            raise FileNotFoundError(2, "no such directory", root)
 
         app._watch._find = gone
-        await until(pilot, lambda: "no such folder" in screen(app)[0])
+        await until(pilot, lambda: "no such directory" in screen(app)[0])
         app._watch._find = find
-        await until(pilot, lambda: "no such folder" not in screen(app)[0])
+        await until(pilot, lambda: "no such directory" not in screen(app)[0])
 
     drive(busy, steps, interval=0.1, size=(200, 30))

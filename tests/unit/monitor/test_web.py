@@ -130,14 +130,14 @@ def test_a_stream_starts_with_the_history_and_continues_with_each_sample(page, b
 
 
 def test_a_removed_bus_is_reported_and_may_be_created_again(tmp, ask):
-    folder = tmp / "bus"
-    folder.mkdir()
-    tw.open_publisher(folder / "md", segment_bytes=8192).close()
-    with LivePage(Watch(folder), interval=0.02) as page:
+    directory = tmp / "bus"
+    directory.mkdir()
+    tw.open_publisher(directory / "md", segment_bytes=8192).close()
+    with LivePage(Watch(directory), interval=0.02) as page:
         stream = events(ask(page, "/events"))
-        folder.rename(tmp / "away")
+        directory.rename(tmp / "away")
         assert any("error" in snapshot for _, snapshot in stream)
-        (tmp / "away").rename(folder)
+        (tmp / "away").rename(directory)
         assert any(snapshot.get("queues") for _, snapshot in stream)
 
 
@@ -191,12 +191,12 @@ def test_open_streams_are_limited_and_closed_ones_make_space(eventually, ask):
 
 def test_a_failing_route_responds_with_its_error(ask):
     def gone(request):
-        raise FileNotFoundError(2, "no such folder", "bus")
+        raise FileNotFoundError(2, "no such directory", "bus")
 
     with LocalServer({"/": gone}) as server:
         answer = ask(server)
         assert answer.status == 503
-        assert b"no such folder" in answer.read()
+        assert b"no such directory" in answer.read()
 
 
 def test_it_listens_on_ipv6_too(ask):

@@ -165,7 +165,7 @@ def test_a_quality_page_shows_findings_gaps_and_plots():
     assert not FETCHES.search(text)
 
 
-def test_a_quality_page_without_findings_says_so():
+def test_a_quality_page_without_findings_has_a_note():
     days = [day_report(facts=facts(records=1))]
     text = quality_page(days, "archive/", QualityLimits())
     assert "No findings" in text

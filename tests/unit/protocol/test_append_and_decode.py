@@ -103,9 +103,9 @@ def test_the_first_message_of_a_class_writes_types_json(writer, queue, fill):
 
 def test_later_messages_do_not_read_types_json(writer, queue, fill):
     writer.append_message(fill(1, 2, 3, 1, ""))
-    (queue / "types.json").write_text("what nobody reads")
+    (queue / "types.json").write_text("an unused text")
     assert writer.append_message(fill(1, 2, 3, 1, "")) == 1
-    assert (queue / "types.json").read_text() == "what nobody reads"
+    assert (queue / "types.json").read_text() == "an unused text"
 
 
 def test_a_second_writer_does_not_change_a_complete_types_json(queue, fill):

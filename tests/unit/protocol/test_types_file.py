@@ -28,9 +28,9 @@ def document(**changes):
     return whole
 
 
-def write(folder, value):
+def write(directory, value):
     text = value if isinstance(value, bytes) else json.dumps(value).encode()
-    (folder / "types.json").write_bytes(text)
+    (directory / "types.json").write_bytes(text)
 
 
 def test_a_valid_file_is_read(tmp):

@@ -35,8 +35,8 @@ def original(tmp_path_factory):
 
 
 def test_the_queue_under_test_is_complete(original, tmp):
-    folder = original.write(tmp / "q")
-    assert survey(original, folder, must_open=True)
+    directory = original.write(tmp / "q")
+    assert survey(original, directory, must_open=True)
 
 
 # ---- byte by byte -------------------------------------------------------------------------------
@@ -84,13 +84,13 @@ def test_words_that_only_describe_the_state_may_have_any_value(original, tmp, fi
 def test_an_invalid_hint_of_the_position_hides_no_record(original, tmp, field, value):
     data = bytearray(original.files[CONTROL])
     qf.poke(data, "ControlBlock", **{field: value & 0xFFFFFFFF if "seg" in field else value})
-    folder = original.write(tmp / "q")
-    (folder / CONTROL).write_bytes(data)
-    with tw.open_log(folder) as reader:
+    directory = original.write(tmp / "q")
+    (directory / CONTROL).write_bytes(data)
+    with tw.open_log(directory) as reader:
         assert [key(record) for record in reader] == original.records
-    with tw.open_subscriber(folder, "late", start="latest") as reader:
+    with tw.open_subscriber(directory, "late", start="latest") as reader:
         assert reader.next() is None
-        with tw.open_publisher(folder) as writer:
+        with tw.open_publisher(directory) as writer:
             writer.append(1, b"new")
         assert bytes(reader.next().payload) == b"new"
 
@@ -128,16 +128,16 @@ def test_each_flipped_byte_of_a_hint_changes_nothing(original, tmp, name):
 
 @pytest.mark.parametrize("name", INDEXES)
 def test_each_flipped_byte_of_a_seek_index_leaves_seeks_correct(original, tmp, name):
-    folder = original.write(tmp / "q")
+    directory = original.write(tmp / "q")
     for what, data in flips(original.files[name], range(len(original.files[name])), (0x01, 0x80)):
-        (folder / name).write_bytes(data)
-        assert_seeks_are_right(original, folder, what)
+        (directory / name).write_bytes(data)
+        assert_seeks_are_right(original, directory, what)
 
 
-def assert_seeks_are_right(original, folder, what=""):
+def assert_seeks_are_right(original, directory, what=""):
     records = original.records
     reached = list(itertools.accumulate((r[1] for r in records), max))
-    with tw.open_log(folder) as reader:
+    with tw.open_log(directory) as reader:
         for index in (3, 17, 40, 41, 80, 118):
             assert reader.seek_seq(records[index][0]) is True, what
             assert key(reader.next()) == records[index], what
@@ -162,16 +162,16 @@ def test_a_readers_file_without_a_valid_slot_is_refused_and_can_be_replaced(orig
     data = bytearray(original.files[READER])
     data[3] ^= 1
     data[43] ^= 1
-    folder = original.write(tmp / "q")
-    (folder / READER).write_bytes(data)
+    directory = original.write(tmp / "q")
+    (directory / READER).write_bytes(data)
     with pytest.raises(tw.CorruptMetadata) as info:
-        tw.open_subscriber(folder, "x")
-    assert info.value.path == str(folder / READER)
+        tw.open_subscriber(directory, "x")
+    assert info.value.path == str(directory / READER)
     assert "earliest" in info.value.hint
-    with tw.open_subscriber(folder, "x", start="earliest") as reader:
+    with tw.open_subscriber(directory, "x", start="earliest") as reader:
         assert drain(reader) == original.records
         reader.commit()
-    with tw.open_subscriber(folder, "x") as reader:
+    with tw.open_subscriber(directory, "x") as reader:
         assert reader.next() is None
 
 
@@ -180,11 +180,11 @@ def test_a_readers_file_without_a_valid_slot_is_refused_and_can_be_replaced(orig
     [(0, 0), (0, 63), (0, 65), (0, 8256), (1, 2**63), (2**32, 64), (2**64 - 1, 64), (10**9, 64)],
 )
 def test_an_invalid_position_of_a_reader_is_refused(original, tmp, segment, offset):
-    folder = original.write(tmp / "q")
-    (folder / READER).write_bytes(qf.reader_meta(qf.reader_slot(segment, offset, 8)))
+    directory = original.write(tmp / "q")
+    (directory / READER).write_bytes(qf.reader_meta(qf.reader_slot(segment, offset, 8)))
     with pytest.raises(tw.CorruptMetadata) as info:
-        tw.open_subscriber(folder, "x")
-    assert info.value.path == str(folder / READER)
+        tw.open_subscriber(directory, "x")
+    assert info.value.path == str(directory / READER)
     assert f"segment={segment}" in str(info.value)
     assert info.value.hint
 
@@ -192,9 +192,9 @@ def test_an_invalid_position_of_a_reader_is_refused(original, tmp, segment, offs
 def test_a_readers_position_inside_a_record_resumes_with_that_record(original, tmp):
     inside = qf.stored_records(original.write(tmp / "look"))
     segment, record = next((s, r) for s, r in inside if len(r.payload) > 100)
-    folder = original.write(tmp / "q")
-    (folder / READER).write_bytes(qf.reader_meta(qf.reader_slot(segment, record.offset + 64, 8)))
-    with tw.open_subscriber(folder, "x") as reader:
+    directory = original.write(tmp / "q")
+    (directory / READER).write_bytes(qf.reader_meta(qf.reader_slot(segment, record.offset + 64, 8)))
+    with tw.open_subscriber(directory, "x") as reader:
         assert reader.position == (segment, record.offset)
         assert reader.committed == (segment, record.offset)
         assert reader.next().seq == record.seq
@@ -202,12 +202,12 @@ def test_a_readers_position_inside_a_record_resumes_with_that_record(original, t
 
 
 def test_a_missing_segment_of_a_reader_is_reported_with_the_existing_ones(original, tmp):
-    folder = original.write(tmp / "q")
-    (folder / SEALED).unlink()
-    (folder / READER).write_bytes(qf.reader_meta(qf.reader_slot(0, 128, 8)))
+    directory = original.write(tmp / "q")
+    (directory / SEALED).unlink()
+    (directory / READER).write_bytes(qf.reader_meta(qf.reader_slot(0, 128, 8)))
     with pytest.raises(tw.SegmentMissing) as info:
-        tw.open_subscriber(folder, "x")
-    first = qf.parse_segment(folder / "000000001.q")[1][0].seq
+        tw.open_subscriber(directory, "x")
+    first = qf.parse_segment(directory / "000000001.q")[1][0].seq
     assert info.value.committed == (0, 128)
     assert info.value.first_available_seq == first
     assert info.value.hint

@@ -33,13 +33,13 @@ def key(record):
     )
 
 
-def build(folder, **options):
+def build(directory, **options):
     """A queue whose sealed segment 0 and active segment 1 hold the same sizes; its open writer.
 
     Each segment: a first record, one of each of SIZES, and at least one after them.
     """
     writer = tw.open_publisher(
-        folder, segment_bytes=SEGMENT_BYTES, preallocate=False, **{"index_stride": 2, **options}
+        directory, segment_bytes=SEGMENT_BYTES, preallocate=False, **{"index_stride": 2, **options}
     )
     for segment in (0, 1):
         for n, size in enumerate((5, *SIZES, 17, 0, 100)):
@@ -48,7 +48,7 @@ def build(folder, **options):
             writer.append(0x1001 + n, bytes(range(size)), timestamp_ns=time, flags=0x0100 * n)
         if segment == 0:
             writer.append(7, bytes(7000), timestamp_ns=10**18 + 500)
-            assert qf.segment_ids(folder) == [0]
+            assert qf.segment_ids(directory) == [0]
             writer.append(8, bytes(1000), timestamp_ns=10**18 + 600)
     return writer
 
@@ -56,16 +56,16 @@ def build(folder, **options):
 class Tape:
     """The queue under test, its records, and the bytes of one segment to change."""
 
-    def __init__(self, folder, writer, place):
-        self.folder = folder
+    def __init__(self, directory, writer, place):
+        self.directory = directory
         self.segment = 0 if place == "sealed" else 1
         if place != "live":
             writer.close()
-        self.stored = qf.stored_records(folder)
+        self.stored = qf.stored_records(directory)
         self.records = [
             (r.seq, r.timestamp_ns, r.type_id, r.flags, r.payload) for _, r in self.stored
         ]
-        with open(qf.segment_path(folder, self.segment), "r+b") as file:
+        with open(qf.segment_path(directory, self.segment), "r+b") as file:
             self.bytes = mmap.mmap(file.fileno(), 0)
 
     def close(self):
@@ -91,8 +91,8 @@ class Tape:
 
 @pytest.fixture(scope="module", params=PLACES)
 def tape(request):
-    with tempfile.TemporaryDirectory(prefix="tapewire-test-", dir=SCRATCH) as folder:
-        queue = Path(folder) / "q"
+    with tempfile.TemporaryDirectory(prefix="tapewire-test-", dir=SCRATCH) as directory:
+        queue = Path(directory) / "q"
         writer = build(queue)
         tape = Tape(queue, writer, request.param)
         tape.place = request.param
@@ -126,7 +126,7 @@ def read(reader, how=by_next):
 def assert_damage(error, tape, index):
     record = tape.stored[index][1]
     assert type(error) in (tw.CorruptRecord, tw.ChecksumMismatch), repr(error)
-    assert error.path == str(qf.segment_path(tape.folder, tape.segment))
+    assert error.path == str(qf.segment_path(tape.directory, tape.segment))
     assert error.offset == record.offset
     assert error.path in str(error)
     assert f"offset {record.offset}" in str(error)
@@ -137,7 +137,7 @@ def check_flip(tape, index, bit, how):
     """Check what `next`, `wait` and `skip_damaged` promise; True if the flip was reported."""
     expected = tape.records
     target = tape.stored[index][1]
-    with tw.open_log(tape.folder) as reader:
+    with tw.open_log(tape.directory) as reader:
         got, error = read(reader, how)
         if error is None:
             assert got == expected, f"bit {bit}"
@@ -190,15 +190,15 @@ TARGETS = {
 def flip_each_bit(tape, index, how):
     """Flip every bit of the header in turn; return those that were reported."""
     offset = tape.stored[index][1].offset
-    told = set()
+    reported = set()
     for bit in HEADER_BITS:
         tape.flip(offset, bit)
         try:
             if check_flip(tape, index, bit, how):
-                told.add(bit)
+                reported.add(bit)
         finally:
             tape.flip(offset, bit)
-    return told
+    return reported
 
 
 # Bytes 0 to 35 have a meaning and are checked; the rest is zero and has none.
@@ -227,7 +227,7 @@ def test_the_last_record_of_a_sealed_segment_is_skipped_into_the_next_segment(tm
     for bit in range(36 * 8):
         tape.flip(target.offset, bit)
         try:
-            with tw.open_log(tape.folder) as reader:
+            with tw.open_log(tape.directory) as reader:
                 got, error = read(reader)
                 assert got == tape.records[:index]
                 assert_damage(error, tape, index)
@@ -251,7 +251,7 @@ def test_no_flipped_bit_after_the_last_record_shows_a_record(tape):
     for bit in HEADER_BITS:
         tape.flip(at, bit)
         try:
-            with tw.open_log(tape.folder) as reader:
+            with tw.open_log(tape.directory) as reader:
                 got, error = read(reader)
                 if error is not None:
                     assert type(error) is tw.CorruptRecord
@@ -281,7 +281,7 @@ def test_a_seek_to_a_damaged_record_stops_before_it(tape, target):
     record = tape.stored[index][1]
     reached = max(r[1] for r in tape.records[: index + 1])
     rising = record.timestamp_ns == reached  # otherwise an earlier record is the first at that time
-    with tw.open_log(tape.folder) as reader:
+    with tw.open_log(tape.directory) as reader:
         for bit in range(36 * 8):
             tape.flip(record.offset, bit)
             try:
@@ -304,13 +304,13 @@ def test_a_seek_past_a_damaged_record_finds_what_it_would_without(tape, target):
     if target == "last of the segment" and tape.segment == 1:
         index -= 1  # there must be a later record
     record = tape.stored[index][1]
-    behind = tape.records[index + 1]
-    with tw.open_log(tape.folder) as reader:
+    following = tape.records[index + 1]
+    with tw.open_log(tape.directory) as reader:
         for bit in HEADER_BITS:
             tape.flip(record.offset, bit)
             try:
-                assert reader.seek_seq(behind[0]) is True, f"bit {bit}"
-                assert key(reader.next()) == behind, f"bit {bit}"
+                assert reader.seek_seq(following[0]) is True, f"bit {bit}"
+                assert key(reader.next()) == following, f"bit {bit}"
                 reader.seek_end()
                 assert reader.next() is None
                 assert reader.wait(0) is False
@@ -325,7 +325,7 @@ def test_a_flipped_bit_of_a_payload_is_a_checksum_mismatch(tape, size):
     for bit in range(0, size * 8, 3):
         tape.flip(record.offset + 64, bit)
         try:
-            with tw.open_log(tape.folder) as reader:
+            with tw.open_log(tape.directory) as reader:
                 got, error = read(reader)
                 assert got == tape.records[:index]
                 assert type(error) is tw.ChecksumMismatch
@@ -341,7 +341,7 @@ def test_a_flipped_byte_of_the_padding_after_a_payload_is_harmless(tape):
     record = tape.stored[tape.index_of(63)][1]
     tape.flip(record.offset + 64 + 63, 3)
     try:
-        with tw.open_log(tape.folder) as reader:
+        with tw.open_log(tape.directory) as reader:
             assert read(reader) == (tape.records, None)
     finally:
         tape.flip(record.offset + 64 + 63, 3)
@@ -353,7 +353,7 @@ def test_a_filter_does_not_hide_damaged_headers(tape):
     for bit in range(36 * 8):
         tape.flip(record.offset, bit)
         try:
-            with tw.open_log(tape.folder, types={tape.records[0][2]}) as reader:
+            with tw.open_log(tape.directory, types={tape.records[0][2]}) as reader:
                 _, error = read(reader)
                 assert_damage(error, tape, index)
         finally:
@@ -365,16 +365,16 @@ def test_a_named_reader_raises_and_commits_past_what_it_skipped(tape):
     record = tape.stored[index][1]
     tape.flip(record.offset, 70)
     try:
-        with tw.open_subscriber(tape.folder, "x", start="earliest") as reader:
+        with tw.open_subscriber(tape.directory, "x", start="earliest") as reader:
             position_after(reader, index)
             reader.commit()
-        with tw.open_subscriber(tape.folder, "x") as reader:
+        with tw.open_subscriber(tape.directory, "x") as reader:
             got, error = read(reader)
             assert got == []
             assert_damage(error, tape, index)
             reader.skip_damaged()
             reader.commit()
-        with tw.open_subscriber(tape.folder, "x") as reader:
+        with tw.open_subscriber(tape.directory, "x") as reader:
             assert read(reader) == (tape.records[index + 1 :], None)
             reader.close(forget=True)
     finally:
@@ -450,10 +450,10 @@ def closed(tmp):
     tape.close()
 
 
-def read_over_gaps(folder):
+def read_over_gaps(directory):
     """Every record, and the gaps that were reported on the way."""
     gaps, records = [], []
-    with tw.open_log(folder) as reader:
+    with tw.open_log(directory) as reader:
         while True:
             got, error = read(reader)
             records += got
@@ -470,7 +470,7 @@ def test_a_writer_repairs_a_flipped_header_and_loses_no_other_record(closed, tmp
     path = qf.segment_path(tmp / "copy", 1)
     for bit in HEADER_BITS:
         closed.flip(record.offset, bit)
-        shutil.copytree(closed.folder, tmp / "copy")
+        shutil.copytree(closed.directory, tmp / "copy")
         closed.flip(record.offset, bit)
         damaged = path.read_bytes()
         with tw.open_publisher(tmp / "copy", preallocate=False) as writer:
@@ -502,9 +502,9 @@ def test_a_writer_repairs_a_flipped_payload(closed, tmp):
     index = closed.index_of(64)
     record = closed.stored[index][1]
     closed.flip(record.offset + 64, 17)
-    with tw.open_publisher(closed.folder) as writer:
+    with tw.open_publisher(closed.directory) as writer:
         assert writer.metrics()["damaged_spans"] == 1
         assert writer.next_seq == closed.records[-1][0] + 1
-    found = read_over_gaps(closed.folder)
+    found = read_over_gaps(closed.directory)
     assert found.records == closed.records[:index] + closed.records[index + 1 :]
     assert found.gaps == [(record.seq, record.seq)]

@@ -55,9 +55,9 @@ import sys
 from tests.unit.queue import test_damage_survived as t
 for case in sys.argv[2:]:
     name, length = case.split(":")
-    folder = t.Path(sys.argv[1]) / case.replace("/", "-")
+    directory = t.Path(sys.argv[1]) / case.replace("/", "-")
     print(case, flush=True)
-    t.use_while_cut(t.Original(folder), folder, name, int(length))
+    t.use_while_cut(t.Original(directory), directory, name, int(length))
 """
 
 
@@ -71,13 +71,13 @@ def attempt(call):
             return
 
 
-def use_while_cut(original, folder, name, length):
+def use_while_cut(original, directory, name, length):
     """Truncate a file under an open writer and two open readers, then use all three."""
-    with tw.open_publisher(folder) as writer:
-        log = tw.open_log(folder)
-        named = tw.open_subscriber(folder, "x", start="earliest")
+    with tw.open_publisher(directory) as writer:
+        log = tw.open_log(directory)
+        named = tw.open_subscriber(directory, "x", start="earliest")
         assert key(log.next()) == key(named.next()) == original.records[0]
-        os.truncate(folder / name, length)
+        os.truncate(directory / name, length)
         for reader in (log, named):
             for call in (
                 reader.next,
@@ -113,13 +113,13 @@ t.sweep(t.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
 """
 
 
-def sweep(folder, seed, rounds):
+def sweep(directory, seed, rounds):
     """Random damage to several files at once; only crashes, hangs and untyped errors count."""
     chance = random.Random(seed)
-    original = Original(folder / "original")
+    original = Original(directory / "original")
     names = [*FILES, "000000001.q"]
     for n in range(rounds):
-        target = original.write(folder / f"q{n}")
+        target = original.write(directory / f"q{n}")
         for _ in range(chance.randint(1, 4)):
             path = target / chance.choice(names)
             data = bytearray(path.read_bytes())
@@ -158,10 +158,10 @@ def test_much_more_damage_causes_no_crash_or_hang(tmp, seed):
 FIFO_CHILD = """
 import sys
 from tests.unit.queue import test_damage_survived as t
-for folder in sys.argv[1:]:
+for directory in sys.argv[1:]:
     for how in (t.by_log, t.by_name, t.by_writer):
-        print(how.__name__, "opens", folder, flush=True)
-        t.outcome(how, t.Path(folder))
+        print(how.__name__, "opens", directory, flush=True)
+        t.outcome(how, t.Path(directory))
 print("done")
 """
 
@@ -169,9 +169,9 @@ print("done")
 def test_a_pipe_in_place_of_a_file_causes_no_hang(original, tmp):
     names = [CONTROL, READER, LOCK, TAIL, STATS, SEALED, ACTIVE, "000000002.idx"]
     for name in names:
-        folder = original.write(tmp / Path(name).name)
-        (folder / name).unlink()
-        os.mkfifo(folder / name)
+        directory = original.write(tmp / Path(name).name)
+        (directory / name).unlink()
+        os.mkfifo(directory / name)
     try:
         child = run_child(FIFO_CHILD, *(tmp / Path(name).name for name in names), timeout=15)
     except subprocess.TimeoutExpired as error:

@@ -36,11 +36,11 @@ def original(tmp_path_factory):
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.combinations(FILES, 2)))
 def test_two_swapped_files_are_refused_or_repaired(original, tmp, one, other):
-    folder = original.write(tmp / "q")
-    (folder / one).write_bytes(original.files[other])
-    (folder / other).write_bytes(original.files[one])
+    directory = original.write(tmp / "q")
+    (directory / one).write_bytes(original.files[other])
+    (directory / other).write_bytes(original.files[one])
     both_hints = one in HINTS and other in HINTS
-    survey(original, folder, lenient_resume=READER in (one, other), must_open=both_hints)
+    survey(original, directory, lenient_resume=READER in (one, other), must_open=both_hints)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -54,7 +54,7 @@ def test_random_bytes_are_refused_or_repaired(original, tmp, name):
 # ---- not a file ---------------------------------------------------------------------------------
 
 
-def replace_by_folder(path):
+def replace_by_directory(path):
     path.mkdir()
 
 
@@ -63,7 +63,7 @@ def replace_by_link_to_a_copy(path):
 
 
 def replace_by_link_to_nothing(path):
-    path.symlink_to("nothing-there")
+    path.symlink_to("missing")
 
 
 def replace_by_link_to_itself(path):
@@ -73,7 +73,7 @@ def replace_by_link_to_itself(path):
 @pytest.mark.parametrize(
     "replace",
     [
-        replace_by_folder,
+        replace_by_directory,
         replace_by_link_to_a_copy,
         replace_by_link_to_nothing,
         replace_by_link_to_itself,
@@ -81,30 +81,30 @@ def replace_by_link_to_itself(path):
 )
 @pytest.mark.parametrize("name", FILES)
 def test_anything_but_a_plain_file_is_refused_or_not_needed(original, tmp, name, replace):
-    folder = original.write(tmp / "q")
-    path = folder / name
+    directory = original.write(tmp / "q")
+    path = directory / name
     path.rename(path.parent / "kept")
     replace(path)
-    survey(original, folder, lenient_resume=True)
+    survey(original, directory, lenient_resume=True)
     if path.is_symlink():
         assert (path.parent / "kept").read_bytes() == original.files[name]
-        assert not (folder / "nothing-there").exists()
+        assert not (directory / "missing").exists()
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_missing_file_is_refused_or_created_again(original, tmp, name):
-    folder = original.write(tmp / "q")
-    (folder / name).unlink()
+    directory = original.write(tmp / "q")
+    (directory / name).unlink()
     if name == SEALED:
         # As after retention: only the records of the other segments exist.
-        with tw.open_log(folder) as reader:
+        with tw.open_log(directory) as reader:
             records = drain(reader)
         assert records == original.records[-len(records) :]
         return
     if name == READER:
-        assert by_name(folder) == original.records  # a new name starts at the earliest
+        assert by_name(directory) == original.records  # a new name starts at the earliest
         return
-    found = survey(original, folder, must_open=name in HINTS, wiped=name == ACTIVE)
+    found = survey(original, directory, must_open=name in HINTS, wiped=name == ACTIVE)
     if name == ACTIVE:
         assert isinstance(found[0], tw.SegmentMissing)
 
@@ -140,8 +140,8 @@ def test_a_segment_of_another_version_is_refused(original, tmp, version):
 
 @pytest.mark.parametrize("version", [2, 255])
 def test_a_record_of_a_later_version_is_refused_and_not_changed(original, tmp, version):
-    folder = original.write(tmp / "q")
-    path = folder / ACTIVE
+    directory = original.write(tmp / "q")
+    path = directory / ACTIVE
     _, records = qf.parse_segment(path)
     data = bytearray(path.read_bytes())
     for r in records[2:]:  # a later release continued in this segment
@@ -151,10 +151,10 @@ def test_a_record_of_a_later_version_is_refused_and_not_changed(original, tmp, v
             timestamp_ns=r.timestamp_ns,
             type_id=r.type_id,
             version=version,
-            state=qf.state_at(qf.key_of(folder), 2, r.offset),
+            state=qf.state_at(qf.key_of(directory), 2, r.offset),
         )
     path.write_bytes(data)
-    found = [outcome(how, folder) for how in (by_log, by_name, by_writer)]
+    found = [outcome(how, directory) for how in (by_log, by_name, by_writer)]
     assert path.read_bytes() == data
     for error in found:
         assert isinstance(error, tw.UnsupportedVersion), repr(error)

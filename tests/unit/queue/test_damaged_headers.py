@@ -25,20 +25,20 @@ def log(tmp):
 def damage(log, which):
     """Damage a header; return its segment and the sequence numbers in it."""
     parts = [part for part in status(log).segments if part.holds_records]
-    behind = [*(part.first_seq for part in parts[1:]), RECORDS]
+    ends = [*(part.first_seq for part in parts[1:]), RECORDS]
     place = range(len(parts))[which]
     break_header(parts[place].path)
-    return parts[place], range(parts[place].first_seq, behind[place])
+    return parts[place], range(parts[place].first_seq, ends[place])
 
 
-def numbers(reader, told):
+def numbers(reader, skipped):
     found = []
     while True:
         try:
             batch = reader.read_batch()
         except tw.CorruptMetadata as error:
-            told.append(skip_damage(reader, error))
-            assert told[-1] is not None
+            skipped.append(skip_damage(reader, error))
+            assert skipped[-1] is not None
             continue
         if not len(batch):
             return found
@@ -62,10 +62,10 @@ def test_reading_names_the_file_and_the_remedy(log, which):
 @pytest.mark.parametrize("which", [0, 2, -1], ids=["first", "middle", "last"])
 def test_it_can_be_skipped_and_the_loss_is_reported(log, which):
     _, lost = damage(log, which)
-    told = []
+    skipped = []
     with tw.open_log(log) as reader:
-        assert numbers(reader, told) == [n for n in range(RECORDS) if n not in lost]
-    (passed,) = told
+        assert numbers(reader, skipped) == [n for n in range(RECORDS) if n not in lost]
+    (passed,) = skipped
     known = (None, None) if which == -1 else (lost[0], lost[-1])
     assert (passed.first, passed.last) == known
     assert "8192 bytes of segment" in passed.what

@@ -94,7 +94,7 @@ def test_a_writer_continues_over_a_missing_segment_in_the_middle(tmp):
     qf.segment_path(queue, 1).unlink()
     found = reopen(queue)
     assert (found["next_seq"], found["place"][0]) == (15, 2)
-    assert qf.segment_ids(queue) == [0, 1, 2], "nothing says that it had reached the disk"
+    assert qf.segment_ids(queue) == [0, 1, 2], "no evidence that it had reached the disk"
     assert read(queue) == ([*range(5), *range(10, 16)], [("gap", 5, 9)])
 
 

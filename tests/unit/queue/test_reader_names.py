@@ -41,7 +41,7 @@ def test_a_name_is_held_once_by_all_processes(writer, queue):
         with pytest.raises(tw.ReaderAlreadyActive, match="name='r'"):
             tw.open_subscriber(queue, "r")
         tw.open_subscriber(queue, "other").close()
-        child.tell()
+        child.send()
         child.expect("closed")
         tw.open_subscriber(queue, "r").close()
 

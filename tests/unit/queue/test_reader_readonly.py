@@ -63,7 +63,7 @@ def test_a_read_only_queue_is_read_and_waited_for(publisher, queue, readable):
     with Child(LOOKER, queue) as child:
         child.expect("3")
         child.expect("waiting")
-        child.tell("go on")
+        child.send("go on")
         writer.append(1, b"later")
         child.expect("later")
         child.expect("refused")
@@ -81,7 +81,7 @@ def test_an_archive_without_a_writer_is_read(publisher, queue, readable):
     with Child(LOOKER, queue) as child:
         child.expect("50")
         child.expect("waiting")
-        child.tell("enough")
+        child.send("enough")
         child.expect("refused")
         child.expect("refused")
         child.finish()
@@ -118,16 +118,16 @@ for open_it in (tw.open_log, tw.kind_of, tw.open_publisher, lambda p: tw.open_su
 """
 
 
-@pytest.mark.parametrize("closed", ["folder", "parent"])
+@pytest.mark.parametrize("closed", ["directory", "parent"])
 def test_a_directory_that_this_user_may_not_enter_is_a_permission_error(
     publisher, queue, tmp, closed
 ):
     publisher().close()
     tmp.chmod(0o755)
-    door = queue if closed == "folder" else tmp
-    door.chmod(0o000)
+    closed_path = queue if closed == "directory" else tmp
+    closed_path.chmod(0o000)
     try:
         with Child(INTRUDER, queue) as child:
             assert [child.line() for _ in range(4)] == ["refused"] * 4
     finally:
-        door.chmod(0o700)
+        closed_path.chmod(0o700)

@@ -195,7 +195,7 @@ def test_create_timeout_waits_for_the_queue(queue):
     thread.start()
     with Child(WRITER, queue, 8192) as child:
         child.expect("ready")
-        child.tell("3")
+        child.send("3")
         child.expect("3")
         thread.join(30)
         with opened[0] as reader:

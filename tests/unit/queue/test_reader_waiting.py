@@ -40,7 +40,7 @@ def test_a_waiting_reader_reads_what_another_process_appends(queue, wait):
         with tw.open_subscriber(queue, "r", wait=wait) as reader:
             got = []
             for total, count in ((1, 1), (501, 500), (502, 1), (1002, 500)):
-                timer = threading.Timer(0.01, child.tell, [str(count)])
+                timer = threading.Timer(0.01, child.send, [str(count)])
                 timer.start()
                 while len(got) < total:
                     assert reader.wait(30)

@@ -64,7 +64,7 @@ def test_a_writer_in_the_same_process_is_alive_too(publisher, subscriber):
 
 
 def test_a_closed_writer_has_lost_its_lock(child, reader):
-    child.tell("close")
+    child.send("close")
     child.expect("closed")
     assert not reader.writer_status().alive
     assert reader.detect_disconnect() is tw.DisconnectReason.LOCK_LOST
@@ -127,7 +127,7 @@ def test_a_writer_whose_wall_clock_jumps_is_not_stale(queue, eventually, jump):
         with tw.open_log(queue) as reader:
             assert reader.detect_disconnect() is None
             before = queue_files.control(queue)["writer_heartbeat_ns"]
-            child.tell(f"jump {jump}")
+            child.send(f"jump {jump}")
             child.expect("done")
             eventually(
                 lambda: (
@@ -150,7 +150,7 @@ def test_a_reader_whose_wall_clock_jumps_is_not_retired(queue, eventually, jump)
     ):
         child.expect("ready")
         before = queue_files.reader_slot(queue, "r")["last_heartbeat_ns"]
-        child.tell(f"jump {jump}")
+        child.send(f"jump {jump}")
         child.expect("done")
         eventually(
             lambda: (
@@ -171,11 +171,11 @@ def test_a_writer_whose_wall_clock_jumps_retires_no_living_reader(queue, subscri
     with Child(JUMPER, "writer", queue, options) as child:
         child.expect("ready")
         reader = subscriber()
-        child.tell("20")
+        child.send("20")
         child.expect("done")
-        child.tell(f"jump {jump}")
+        child.send(f"jump {jump}")
         child.expect("done")
-        child.tell("50")
+        child.send("50")
         child.expect("done")
         # Every record is still there for the reader that has committed nothing.
         assert [record.seq for record in reader] == list(range(70))

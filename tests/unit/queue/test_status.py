@@ -18,10 +18,14 @@ from tests.support.processes import WRITER, Child
 NOISE = random.Random(1).randbytes(512)
 
 
-def fingerprint(folder):
+def fingerprint(directory):
     return {
-        path.relative_to(folder): (path.stat().st_mtime_ns, path.stat().st_mode, path.stat().st_ino)
-        for path in folder.rglob("*")
+        path.relative_to(directory): (
+            path.stat().st_mtime_ns,
+            path.stat().st_mode,
+            path.stat().st_ino,
+        )
+        for path in directory.rglob("*")
     }
 
 
@@ -274,7 +278,7 @@ def test_an_invalid_position_is_named(three):
     one_problem(three, "invalid position", f"segment={2**40}")
 
 
-@pytest.mark.parametrize("make", ["link", "pipe", "folder"])
+@pytest.mark.parametrize("make", ["link", "pipe", "directory"])
 @pytest.mark.parametrize("name", ["LEASE", "stats.meta", "readers/x.meta", "writer.lock"])
 def test_links_pipes_and_directories_in_place_of_files_are_named(three, name, make):
     path = three / name

@@ -27,14 +27,14 @@ class Files:
 
     def lag(self, segment, offset):
         """(records, segments, bytes, seconds, next_seq) from a position on."""
-        behind = [r for s, r in self.records if (s, r.end) > (segment, offset)]
+        unread = [r for s, r in self.records if (s, r.end) > (segment, offset)]
         last = self.records[-1][1]
-        if not behind:
+        if not unread:
             return 0, 0, 0, 0.0, None if self.sparse else last.seq + 1
         segments = self.end[0] - segment
         distance = segments * self.segment_bytes + self.end[1] - offset
-        elapsed = max(0, last.timestamp_ns - behind[0].timestamp_ns) / 1e9
-        return len(behind), segments, distance, elapsed, behind[0].seq
+        elapsed = max(0, last.timestamp_ns - unread[0].timestamp_ns) / 1e9
+        return len(unread), segments, distance, elapsed, unread[0].seq
 
 
 def check(seen, files):

@@ -16,17 +16,17 @@ from tests.support.commands import tapewire
 
 @pytest.fixture
 def forbid(monkeypatch):
-    """`forbid(folder)`: listing it is refused, as to another user (the tests may be root)."""
+    """`forbid(directory)`: listing it is refused, as to another user (the tests may be root)."""
     real = os.scandir
     forbidden = set()
 
-    def scandir(folder):
-        if os.fspath(folder) in forbidden:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(folder))
-        return real(folder)
+    def scandir(directory):
+        if os.fspath(directory) in forbidden:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(directory))
+        return real(directory)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    return lambda folder: forbidden.add(os.fspath(folder))
+    return lambda directory: forbidden.add(os.fspath(directory))
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def bus(tmp, forbid):
 
 
 def test_a_directory_that_cannot_be_listed_hides_no_queue(bus):
-    told = []
-    assert find_queues(bus, told.append) == [str(bus / "md")]
-    assert [error.filename for error in told] == [str(bus / "private")]
+    errors = []
+    assert find_queues(bus, errors.append) == [str(bus / "md")]
+    assert [error.filename for error in errors] == [str(bus / "private")]
 
 
 def test_without_a_callback_it_raises(bus):
@@ -71,7 +71,7 @@ def test_a_monitor_reports_it_and_watches_the_rest(bus):
     snapshot = Watch(bus).sample()
     assert [queue.name for queue in snapshot.queues] == ["md"]
     assert [(a.kind, a.path) for a in snapshot.alerts] == [
-        ("folder_unreadable", str(bus / "private"))
+        ("directory_unreadable", str(bus / "private"))
     ]
 
 
@@ -92,17 +92,17 @@ def test_an_unlistable_directory_inside_a_queue_is_a_problem(tmp, forbid):
 
 
 def test_deeply_nested_directories_are_searched(tmp):
-    folders = [os.path.join(tmp, *["d"] * n) for n in range(1, 1501)]
-    for folder in folders:
-        os.mkdir(folder)
-    deep = folders[-1]
+    directories = [os.path.join(tmp, *["d"] * n) for n in range(1, 1501)]
+    for directory in directories:
+        os.mkdir(directory)
+    deep = directories[-1]
     try:
         tw.open_publisher(deep, segment_bytes=65536).close()
         assert find_queues(tmp) == [deep]
     finally:
         shutil.rmtree(deep)
-        for folder in reversed(folders[:-1]):  # rmtree is recursive
-            os.rmdir(folder)
+        for directory in reversed(directories[:-1]):  # rmtree is recursive
+            os.rmdir(directory)
 
 
 def test_one_unreadable_queue_hides_no_other_from_the_doctor(tmp, monkeypatch):

@@ -15,7 +15,7 @@ PAYLOADS = [b"", b"a", b"twelve bytes", b"thirteen byte", bytes(range(256)), b"z
 
 def halves(kind):
     """A column in two chunks, the second of which is a slice of a longer one."""
-    return kind(PAYLOADS[:7]), kind([b"before", *PAYLOADS[7:], b"behind"])[1:-1]
+    return kind(PAYLOADS[:7]), kind([b"before", *PAYLOADS[7:], b"after"])[1:-1]
 
 
 def duckdb_column():
@@ -31,7 +31,7 @@ COLUMNS = {
     "polars, of a frame": lambda: pl.DataFrame({"a": [b"-"] * 30, "payload": PAYLOADS})["payload"],
     "duckdb": duckdb_column,
     "pandas": lambda: pd.Series(PAYLOADS),
-    "pandas, cut": lambda: pd.Series([b"before", *PAYLOADS, b"behind"])[1:-1],
+    "pandas, cut": lambda: pd.Series([b"before", *PAYLOADS, b"after"])[1:-1],
     "pandas, Arrow binary": lambda: pd.Series(PAYLOADS, dtype=pd.ArrowDtype(pa.binary())),
     "pandas, Arrow view": lambda: pd.Series(PAYLOADS, dtype=pd.ArrowDtype(pa.binary_view())),
     "pyarrow, in chunks and cut": lambda: pa.chunked_array(

@@ -24,9 +24,9 @@ def test_a_second_writer_in_another_process_is_refused(queue):
         child.expect("ready")
         with pytest.raises(tw.WriterAlreadyActive, match=f"pid={child.pid}"):
             tw.open_publisher(queue)
-        child.tell("3")
+        child.send("3")
         child.expect("3")
-        child.tell("close")
+        child.send("close")
         child.expect("closed")
         with tw.open_publisher(queue) as writer:
             assert writer.append(1, b"3") == 3
@@ -36,7 +36,7 @@ def test_a_second_writer_in_another_process_is_refused(queue):
 def test_the_writer_of_a_killed_process_can_be_replaced_at_once(queue):
     with Child(WRITER, queue, 8192) as child:
         child.expect("ready")
-        child.tell("3")
+        child.send("3")
         child.expect("3")
         child.kill()
         with tw.open_publisher(queue) as writer:

@@ -141,12 +141,12 @@ def test_opening_creates_private_files_and_directories(publisher, subscriber, qu
     subscriber()
     writer.flush_sync()
     writer.close()
-    folders = [queue, queue / "readers"]
+    directories = [queue, queue / "readers"]
     files = [path for path in queue.rglob("*") if path.is_file()]
     names = {path.name for path in files}
     assert {"control.meta", "writer.lock", "index.meta", "stats.meta", "r.meta"} <= names
     assert {"000000000.q", "000000000.idx"} <= names
-    assert {path.name: oct(path.stat().st_mode & 0o7777) for path in folders} == {
+    assert {path.name: oct(path.stat().st_mode & 0o7777) for path in directories} == {
         "q": "0o700",
         "readers": "0o700",
     }

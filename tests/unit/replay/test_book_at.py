@@ -28,11 +28,11 @@ def compare_random_moments(log, symbols, events, moments):
 
 @pytest.fixture(scope="module")
 def two_symbols(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tape")
-    write_l2(folder / "q", 3000, feeds=[L2Feed(BTC, 1), L2Feed(ETH, 2)], snapshot_every=400)
+    directory = tmp_path_factory.mktemp("tape")
+    write_l2(directory / "q", 3000, feeds=[L2Feed(BTC, 1), L2Feed(ETH, 2)], snapshot_every=400)
     every = replay.Every(records=170)
-    replay.Snapshotter(folder / "q", every=every, keep=None).run(follow=False)
-    return folder / "q"
+    replay.Snapshotter(directory / "q", every=every, keep=None).run(follow=False)
+    return directory / "q"
 
 
 def test_fifty_random_moments_equal_a_replay_from_the_start(two_symbols):

@@ -42,7 +42,7 @@ def plain_rows(tape, levels, sample):
     return rows
 
 
-def told(table):
+def rows_of(table):
     return [
         (
             row["timestamp_ns"],
@@ -64,7 +64,7 @@ def test_every_row_is_the_book_at_its_time(tmp, sample, levels):
     table = replay.book_rows(writer.book, levels, sample)
     want = plain_rows(tape, levels, sample)
     assert {row[2] for row in want} == {False, True}
-    assert told(table) == want
+    assert rows_of(table) == want
     assert set(table["venue"].to_pylist()) == {"venue"}
     assert set(table["symbol"].to_pylist()) == {"SYM"}
     assert set(

@@ -202,16 +202,16 @@ def test_instruments_are_independent(three_instruments, sample, symbols):
 
 def test_a_grid_has_a_row_for_each_instrument_that_is_named(three_instruments):
     log, instruments = three_instruments
-    nobody = Instrument.of("nasdaq", "NOBODY")
+    absent = Instrument.of("nasdaq", "ABSENT")
     table = replay.features(
         log,
         ["mid"],
         "10ms",
-        symbols=[ORDERS, nobody],
-        instruments=Instruments([*instruments, nobody]),
+        symbols=[ORDERS, absent],
+        instruments=Instruments([*instruments, absent]),
     )
-    assert table["symbol"].to_pylist()[:4] == ["AAPL", "NOBODY", "AAPL", "NOBODY"]
-    assert table.filter(pc.field("symbol") == "NOBODY")["mid"].null_count == table.num_rows // 2
+    assert table["symbol"].to_pylist()[:4] == ["AAPL", "ABSENT", "AAPL", "ABSENT"]
+    assert table.filter(pc.field("symbol") == "ABSENT")["mid"].null_count == table.num_rows // 2
 
 
 def test_missing_records_make_features_null_until_a_snapshot(tmp):

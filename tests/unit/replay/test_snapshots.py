@@ -47,10 +47,10 @@ def test_files_are_in_directories_by_venue_and_market_and_private(log):
 
 
 def test_the_header_has_the_record_and_times_of_the_book(log):
-    told = snapshots.info(of(log)[1].path)
-    assert (told.seq, told.book_mode) == (59, "l2")
-    assert told.ingest_end_ns == START_NS + 59 * STEP_NS
-    assert told.book_hash == replay.book_at(log, "BTCUSDT", tw.Seq(59), snapshots=False).hash()
+    info = snapshots.info(of(log)[1].path)
+    assert (info.seq, info.book_mode) == (59, "l2")
+    assert info.ingest_end_ns == START_NS + 59 * STEP_NS
+    assert info.book_hash == replay.book_at(log, "BTCUSDT", tw.Seq(59), snapshots=False).hash()
 
 
 def test_the_latest_before_a_record_or_a_time_is_found(log):
@@ -133,16 +133,16 @@ def test_links_and_fifos_in_place_of_a_file_are_skipped(log):
 
 def test_a_directory_that_leads_out_of_the_log_is_refused(log, tmp):
     (tmp / "elsewhere").mkdir()
-    folder = log / "snapshots" / str(BTC.venue_id) / "7"
-    folder.symlink_to(tmp / "elsewhere")
+    directory = log / "snapshots" / str(BTC.venue_id) / "7"
+    directory.symlink_to(tmp / "elsewhere")
     with pytest.raises(tw.InvalidName):
         snapshots.files(log, BTC.venue_id, 7)
 
 
 def test_files_with_other_names_are_ignored(log):
-    folder = of(log)[0].path.parent
+    directory = of(log)[0].path.parent
     for name in ("snapshot_5.bin.tmp", "snapshot_05.bin", "snapshot_-1.bin", "x"):
-        (folder / name).write_bytes(b"x")
+        (directory / name).write_bytes(b"x")
     assert [file.seq for file in of(log)] == [29, 59, 89, 99]
 
 
@@ -191,10 +191,10 @@ SAMPLE: dict[str, bytes] = {}
 )
 def test_any_bytes_are_the_snapshot_or_a_typed_error(tmp_path_factory, at, damage, keep):
     if not SAMPLE:
-        folder = tmp_path_factory.mktemp("sample")
-        write_l2(folder / "q", 40)
-        replay.Snapshotter(folder / "q", every=replay.Every(records=40)).run(follow=False)
-        SAMPLE["file"] = of(folder / "q")[0].path.read_bytes()
+        directory = tmp_path_factory.mktemp("sample")
+        write_l2(directory / "q", 40)
+        replay.Snapshotter(directory / "q", every=replay.Every(records=40)).run(follow=False)
+        SAMPLE["file"] = of(directory / "q")[0].path.read_bytes()
     data = SAMPLE["file"]
     hurt = data[:at] + damage + data[at + len(damage) :]
     hurt = hurt if keep is None else hurt[:keep]

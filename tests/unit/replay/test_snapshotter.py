@@ -288,10 +288,10 @@ def test_an_l3_log_is_saved_too(tmp):
 def test_temporary_files_of_a_killed_one_are_removed(tmp):
     write_l2(tmp / "q", 50)
     snapshot(tmp / "q", replay.Every(records=20))
-    folder = snapshots.files(tmp / "q", BTC.venue_id, BTC.market_id)[0].path.parent
-    (folder / "snapshot_7.bin.tmp").write_bytes(b"half")
+    directory = snapshots.files(tmp / "q", BTC.venue_id, BTC.market_id)[0].path.parent
+    (directory / "snapshot_7.bin.tmp").write_bytes(b"half")
     snapshot(tmp / "q", replay.Every(records=20))
-    assert [name for name in os.listdir(folder) if name.endswith(".tmp")] == []
+    assert [name for name in os.listdir(directory) if name.endswith(".tmp")] == []
 
 
 def test_its_state_file_is_one_checked_line(tmp):

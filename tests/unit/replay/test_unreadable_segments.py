@@ -46,9 +46,9 @@ def test_with_it_trusted_rows_are_correct_and_others_are_untrusted(log, which):
     assert trusted == [whole[row["seq"]] for row in trusted]
     assert 0 < len(found) < len(whole)
     if which == 1:
-        behind = [row for row in found if row["seq"] >= parts[2].first_seq]
-        assert not behind[0]["trusted"]  # until the next snapshot in the log
-        assert behind[-1]["trusted"]
+        after = [row for row in found if row["seq"] >= parts[2].first_seq]
+        assert not after[0]["trusted"]  # until the next snapshot in the log
+        assert after[-1]["trusted"]
 
 
 @PLACES

@@ -218,7 +218,7 @@ def test_records_retired_after_planning_are_an_error(tmp, view):
     asked = Query(tmp / "q", symbols=BTC.symbol, **view)
     parts = asked.parts(1)
     (tmp / "q" / "000000000.q").unlink()
-    with pytest.raises(tw.SegmentMissing, match=r"first_wanted=0, first_there=\d+"):
+    with pytest.raises(tw.SegmentMissing, match=r"first_wanted=0, first_available=\d+"):
         asked.read(parts)
     passing = Query(tmp / "q", symbols=BTC.symbol, on_damage="skip", **view)
     assert 0 < passing.read(parts).num_rows < 2_000

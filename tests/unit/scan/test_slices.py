@@ -127,7 +127,7 @@ def test_records_retired_after_planning_are_an_error(tmp, partitions):
     parts = planned.partitions()
     (queue / "000000000.q").unlink()
     with pytest.raises(
-        tw.SegmentMissing, match=r"first_wanted=0, first_there=.* \[.*/q\]; keep them with a"
+        tw.SegmentMissing, match=r"first_wanted=0, first_available=.* \[.*/q\]; keep them with a"
     ):
         table_of(planned, parts)
 

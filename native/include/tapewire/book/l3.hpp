@@ -183,9 +183,9 @@ inline void L3::unlink(std::uint32_t slot) noexcept {
     Order& o = orders_[slot];
     Level& level = levels_[o.level];
     std::uint32_t* const before = o.prev == kNone ? &level.head : &orders_[o.prev].next;
-    std::uint32_t* const behind = o.next == kNone ? &level.tail : &orders_[o.next].prev;
+    std::uint32_t* const after = o.next == kNone ? &level.tail : &orders_[o.next].prev;
     *before = o.next;
-    *behind = o.prev;
+    *after = o.prev;
     level.size -= o.remaining;
     if (--level.orders == 0) {
         levels_of(o.side).set(level.price, 0);

@@ -210,18 +210,18 @@ typename Levels<Value>::Place Levels<Value>::split(const Place& p) {
     const bool best = p.chunk + 1 == chunks_.size() && p.at == kChunk;
     const bool worst = p.chunk == 0 && p.at == 0;
     append_chunk();
-    const std::size_t behind = worst ? 0 : p.chunk + 1;
-    for (std::size_t i = chunks_.size() - 1; i > behind; --i) {
+    const std::size_t target = worst ? 0 : p.chunk + 1;
+    for (std::size_t i = chunks_.size() - 1; i > target; --i) {
         std::swap(chunks_[i], chunks_[i - 1]);
         first_[i] = first_[i - 1];
     }
-    if (best || worst) return {behind, 0, false};
+    if (best || worst) return {target, 0, false};
     Chunk& full = *chunks_[p.chunk];
-    Chunk& fresh = *chunks_[behind];
+    Chunk& fresh = *chunks_[target];
     fresh.take(full, kChunk / 2, kChunk / 2);
     full.cut(kChunk / 2);
-    first_[behind] = fresh.keys[0];
-    if (p.at > kChunk / 2) return {behind, p.at - kChunk / 2, false};
+    first_[target] = fresh.keys[0];
+    if (p.at > kChunk / 2) return {target, p.at - kChunk / 2, false};
     return p;
 }
 

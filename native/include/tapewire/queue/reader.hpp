@@ -176,7 +176,7 @@ class Reader final : public Cursor, private ForkAware {
     std::uint64_t catalog_epoch_ = 0;  // of the writer when the catalog was started
     std::unique_ptr<ReaderMeta> meta_;
     ReadAhead read_ahead_;
-    FolderLock
+    DirectoryLock
         registering_;  // held until the position is written: retention does not run meanwhile
     bool closed_ = false;
     std::atomic<bool> interrupted_{false};

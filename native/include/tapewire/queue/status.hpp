@@ -103,7 +103,7 @@ class QueueWatch {
     Segment open(const QueueLook& look, std::uint32_t id) const;
     std::uint64_t records_of(const QueueLook& look, std::uint32_t id);
 
-    void tell(QueueLook& look, const Error& e, const std::string& about = {});
+    void add_problem(QueueLook& look, const Error& e, const std::string& about = {});
 
     Layout layout_;
     bool retired_ = false;  // a segment was deleted during the look

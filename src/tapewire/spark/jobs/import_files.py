@@ -13,6 +13,7 @@ from tapewire.archive.job_marks import JobMarks
 from tapewire.errors import ConcurrentUse, CorruptMetadata, InvalidOption, LayoutConflict
 from tapewire.ingest.file_units import files_of, units_of
 from tapewire.ingest.job import job_id
+from tapewire.ingest.registry import importer_options
 from tapewire.spark.jobs.parts import JobPart, PartResult, run_parts
 from tapewire.spark.jobs.progress import Progress
 from tapewire.spark.jobs.summary import JobFinding, Summary
@@ -62,7 +63,7 @@ def import_files(
         >>> tws.jobs.import_files(spark, "tardis/", "archive/", format="tardis")  # doctest: +SKIP
     """
     started = time.monotonic()
-    ingest.importer_class(format).Options(**_known(format, options))  # before any task
+    importer_options(format, options)  # checked before any task
     archive = os.path.abspath(os.fspath(target))
     files = files_of(source)
     units = units_of(format, files, unit)
@@ -139,7 +140,7 @@ class _ImportUnit:
         """Raise if the content of a file has changed; copied or touched files are fine."""
         sources = [ingest.SourceFile(file) for file in job["files"]]
         files = [{"name": s.name, "size": s.size, "sha256": s.digest()} for s in sources]
-        chosen = ingest.importer_class(self._format).Options(**self._options)
+        chosen = importer_options(self._format, self._options)
         if job_id(self._format, chosen.of_records(), files) != job["job"]:
             raise InvalidOption(
                 f"a file has changed since it was imported: files={len(files)}",
@@ -191,19 +192,6 @@ class _ImportUnit:
                 result.findings.append(JobFinding(part.name, f"gaps: {log.gaps:,}", log.log))
         for book, why in imported.untrusted.items():
             result.findings.append(JobFinding(part.name, f"not trusted at the end: {why}", book))
-
-
-def _known(format: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    from dataclasses import fields
-
-    known = [field.name for field in fields(ingest.importer_class(format).Options)]
-    for name in options:
-        if name not in known:
-            raise InvalidOption(
-                f"this importer has no such option: format={format!r}, option={name!r}",
-                hint=f"it has {', '.join(known)}",
-            )
-    return dict(options)
 
 
 def _plain(format: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def fake_java(home, text, code=0):
     return home
 
 
-def test_the_error_for_missing_java_says_how_to_install_it(tmp):
+def test_the_error_for_missing_java_has_the_command_to_install_it(tmp):
     with pytest.raises(errors.JavaUnusable, match=r"PATH has no java; install one .*openjdk-17"):
         java.require_java({"PATH": str(tmp)})
 

@@ -22,16 +22,18 @@ final class AeronIpc {
 
     private AeronIpc() {}
 
-    private static String directory(Path folder) {
-        return folder.resolve("aeron").toString();
+    private static String driverDirectory(Path directory) {
+        return directory.resolve("aeron").toString();
     }
 
-    private static Aeron connect(Path folder) {
+    private static Aeron connect(Path directory) {
         return Aeron.connect(
-                new Aeron.Context().aeronDirectoryName(directory(folder)).preTouchMappedMemory(true));
+                new Aeron.Context()
+                        .aeronDirectoryName(driverDirectory(directory))
+                        .preTouchMappedMemory(true));
     }
 
-    /** The writing end: claims room in the log, fills it, commits. */
+    /** The writing end: claims space in the log, fills it, commits. */
     static final class Publisher implements Sender {
         private final Aeron aeron;
         private final ExclusivePublication publication;
@@ -39,10 +41,10 @@ final class AeronIpc {
         private final UnsafeBuffer rest;
         private final int size;
 
-        Publisher(Path folder, int size) {
+        Publisher(Path directory, int size) {
             this.size = size;
             rest = new UnsafeBuffer(new byte[size - Long.BYTES]);
-            aeron = connect(folder);
+            aeron = connect(directory);
             publication = aeron.addExclusivePublication(CHANNEL, STREAM);
             while (!publication.isConnected()) {
                 Thread.onSpinWait();
@@ -83,19 +85,19 @@ final class AeronIpc {
         private final FragmentHandler handler;
         private Arrivals arrivals;
 
-        Subscriber(Path folder) {
+        Subscriber(Path directory) {
             // One driver thread that sleeps: with two cores and both ends spinning, a driver that spins
             // too would take its time from them. All it does here is to move the flow-control window.
             driver =
                     MediaDriver.launch(
                             new MediaDriver.Context()
-                                    .aeronDirectoryName(directory(folder))
+                                    .aeronDirectoryName(driverDirectory(directory))
                                     .threadingMode(ThreadingMode.SHARED)
                                     .sharedIdleStrategy(new SleepingMillisIdleStrategy(1))
                                     .termBufferSparseFile(false)
                                     .dirDeleteOnStart(true)
                                     .dirDeleteOnShutdown(true));
-            aeron = connect(folder);
+            aeron = connect(directory);
             subscription = aeron.addSubscription(CHANNEL, STREAM);
             handler =
                     (buffer, offset, length, header) ->

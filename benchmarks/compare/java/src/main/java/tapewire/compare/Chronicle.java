@@ -21,10 +21,10 @@ abstract class Chronicle implements AutoCloseable {
     final ExcerptAppender appender;
 
     /** Opens the queue with one mapping for all {@code messages}, so that none is made later. */
-    private Chronicle(Path folder, int size, int messages) {
+    private Chronicle(Path directory, int size, int messages) {
         long bytes = FILE_HEADER_AND_INDEX + (long) messages * (size + HEADER_AND_PADDING);
         queue =
-                SingleChronicleQueueBuilder.binary(folder.resolve("queue"))
+                SingleChronicleQueueBuilder.binary(directory.resolve("queue"))
                         .rollCycle(RollCycles.FAST_DAILY) // its default
                         .blockSize(bytes)
                         .build();
@@ -57,8 +57,8 @@ abstract class Chronicle implements AutoCloseable {
     static final class Append extends Chronicle implements Sender {
         private final BytesStore<?, ?> message;
 
-        Append(Path folder, int size, int messages) {
-            super(folder, size, messages);
+        Append(Path directory, int size, int messages) {
+            super(directory, size, messages);
             message = BytesStore.nativeStoreWithFixedCapacity(size);
         }
 
@@ -73,8 +73,8 @@ abstract class Chronicle implements AutoCloseable {
     static final class Tail extends Chronicle implements Receiver {
         private final ExcerptTailer tailer;
 
-        Tail(Path folder, int size, int messages) {
-            super(folder, size, messages);
+        Tail(Path directory, int size, int messages) {
+            super(directory, size, messages);
             tailer = queue.createTailer();
         }
 

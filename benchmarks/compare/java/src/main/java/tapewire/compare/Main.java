@@ -7,8 +7,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 
 /**
- * One end of an alternative, in its own JVM: {@code ALTERNATIVE receive|send FOLDER SIZE MESSAGES
- * GAP_NS}. Gap 0 means as fast as possible. Both ends run the same phases, coordinated by the parent:
+ * One end of an alternative, in its own JVM:
+ * {@code ALTERNATIVE receive|send DIRECTORY SIZE MESSAGES GAP_NS}. Gap 0 means as fast as possible.
+ * Both ends run the same phases, coordinated by the parent:
  *
  * <pre>
  * receiver  ready                 warm                        RESULT
@@ -30,14 +31,14 @@ public final class Main {
     /** Time for the compiler to finish the methods that the warm-up has queued. */
     private static final long COMPILER_MS = 300;
 
-    private final Path folder;
+    private final Path directory;
     private final int size;
     private final int messages;
     private final long gapNs;
     private final Parent parent = new Parent();
 
     private Main(String[] args) {
-        folder = Path.of(args[2]);
+        directory = Path.of(args[2]);
         size = Integer.parseInt(args[3]);
         messages = Integer.parseInt(args[4]);
         gapNs = Long.parseLong(args[5]);
@@ -62,19 +63,19 @@ public final class Main {
     }
 
     private Receiver chronicleReceiver() {
-        return new Chronicle.Tail(folder, size, total());
+        return new Chronicle.Tail(directory, size, total());
     }
 
     private Sender chronicleSender() {
-        return new Chronicle.Append(folder, size, total());
+        return new Chronicle.Append(directory, size, total());
     }
 
     private Receiver aeronReceiver() {
-        return new AeronIpc.Subscriber(folder);
+        return new AeronIpc.Subscriber(directory);
     }
 
     private Sender aeronSender() {
-        return new AeronIpc.Publisher(folder, size);
+        return new AeronIpc.Publisher(directory, size);
     }
 
     private boolean flood() {
@@ -145,7 +146,7 @@ public final class Main {
         if (arrivals instanceof Arrivals.Count count) {
             parent.say(Double.toString(messages * 1e9 / (endNs - count.firstStampNs)));
         } else if (arrivals instanceof Arrivals.Latencies latencies) {
-            write(folder.resolve("latencies"), latencies.ns, warmUp() + settle());
+            write(directory.resolve("latencies"), latencies.ns, warmUp() + settle());
             parent.say("written");
         }
         parent.awaitGo(); // what the sender needs (Aeron's driver) lives here: not gone before it is

@@ -6,8 +6,8 @@ import java.util.function.IntConsumer;
 
 /**
  * What one append and one read of Chronicle Queue cost, each alone, in one thread:
- * {@code FOLDER SIZE MESSAGES}. Prints the mean of each round, and leaves the single calls' times in
- * the files {@code append} and {@code tail}.
+ * {@code DIRECTORY SIZE MESSAGES}. Prints the mean of each round, and leaves the times of the single
+ * calls in the files {@code append} and {@code tail}.
  */
 public final class Micro {
     private static final int WARM_UP_ROUNDS = 100;
@@ -18,16 +18,16 @@ public final class Micro {
 
     public static void main(String[] args) throws IOException {
         Parent parent = new Parent();
-        Path folder = Path.of(args[0]);
+        Path directory = Path.of(args[0]);
         int size = Integer.parseInt(args[1]);
         int messages = Integer.parseInt(args[2]);
         int total = WARM_UP_ROUNDS * WARM_UP + ROUNDS * perRound(messages) + messages;
-        try (Chronicle.Append sender = new Chronicle.Append(folder, size, total)) {
-            measure(parent, folder, "append", messages, i -> sender.send(i));
+        try (Chronicle.Append sender = new Chronicle.Append(directory, size, total)) {
+            measure(parent, directory, "append", messages, i -> sender.send(i));
         }
-        try (Chronicle.Tail receiver = new Chronicle.Tail(folder, size, total)) {
+        try (Chronicle.Tail receiver = new Chronicle.Tail(directory, size, total)) {
             Arrivals arrivals = new Arrivals.Count(0);
-            measure(parent, folder, "tail", messages, i -> receiver.poll(arrivals));
+            measure(parent, directory, "tail", messages, i -> receiver.poll(arrivals));
             if (arrivals.count != total) {
                 throw new IllegalStateException("read " + arrivals.count + " of " + total);
             }
@@ -35,7 +35,7 @@ public final class Micro {
     }
 
     private static void measure(
-            Parent parent, Path folder, String name, int messages, IntConsumer call)
+            Parent parent, Path directory, String name, int messages, IntConsumer call)
             throws IOException {
         for (int round = 0; round < WARM_UP_ROUNDS; round++) {
             // Both kinds of loop by turns, so that both are compiled for this call.
@@ -51,7 +51,7 @@ public final class Micro {
         }
         long[] ns = new long[messages];
         eachNs(ns, call);
-        Main.write(folder.resolve(name), ns, 0);
+        Main.write(directory.resolve(name), ns, 0);
         parent.say(line.toString());
     }
 

@@ -4,8 +4,8 @@ import java.io.IOException;
 import java.util.concurrent.CountDownLatch;
 
 /**
- * The process that started this one: it hears lines on stdout and says "go" on stdin. When stdin ends
- * it has let go of us, or is gone: this JVM then ends at once, whatever its loops are doing.
+ * The process that started this one: it reads lines from stdout and writes "go" to stdin. When stdin
+ * ends, that process has closed it or has ended: this JVM then ends at once, whatever its loops do.
  */
 final class Parent {
     private final CountDownLatch go = new CountDownLatch(1);
