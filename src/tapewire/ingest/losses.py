@@ -79,6 +79,12 @@ class Losses:
         """Add a loss in a file, before the records around it are written."""
         self._lost.setdefault(source, []).append(lost)
 
+    def forget(self, stream: tuple[str, str, str]) -> None:
+        """A loss was not written: the log has the records around it from before."""
+        followed = self._streams.get(stream)
+        if followed is not None:
+            followed.doubted = False
+
     def marked(self, chunk: Chunk, instrument: Instrument | None) -> Iterator[Chunk]:
         """The chunk, with a loss wherever something is missing before one of its records."""
         if instrument is None or chunk.type_id != BOOK_EVENT or not chunk.stream.startswith("book"):
