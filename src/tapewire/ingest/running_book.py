@@ -43,8 +43,17 @@ _CAUSES = {
     "duplicate_order": "an order that is in the book was added again",
     "venue_loss": "the venue or the vendor reports lost messages",
     "crossed": "the book is crossed outside an auction",
+    "partial_source": "the source has only events of orders at the best levels",
 }
-_OF_FEED = ("venue_gap", "feed_gap", "feed_order", "unknown_order", "venue_loss", "no_snapshot")
+_OF_FEED = (
+    "venue_gap",
+    "feed_gap",
+    "feed_order",
+    "unknown_order",
+    "venue_loss",
+    "no_snapshot",
+    "partial_source",
+)
 
 
 class RunningBook:
