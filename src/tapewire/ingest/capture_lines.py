@@ -101,7 +101,7 @@ class LineImporter(Importer):
     def __init__(self, options: CaptureOptions) -> None:
         self.options = options
         self._wanted = frozenset(options.symbols)
-        self._pending = Pending()
+        self._pending = Pending(unique=True)
         self._full = False
         self._place = (0, 0)  # line and index of the file
         self._turns: BookTurns[Any] = BookTurns()

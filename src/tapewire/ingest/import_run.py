@@ -114,7 +114,7 @@ def run(
             logs=writer.summaries(),
             rows=report.rows,
             bad=dict(report.bad_rows),
-            skipped=dict(report.skipped),
+            skipped=dict(report.skipped + writer.left_out),
             gaps=sum(log.gaps for log in writer.logs.values()),
             untrusted=writer.untrusted(),
             rejected=os.fspath(report.rejected) if report.bad_rows else None,

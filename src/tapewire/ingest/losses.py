@@ -86,6 +86,12 @@ class Losses:
         passed = max((each.checked.get(source, 0) for each in self._streams.values()), default=0)
         bisect.insort(entries, lost, passed, key=lambda entry: entry.line)
 
+    def forget(self, stream: tuple[str, str, str]) -> None:
+        """A loss was not written: the log has the records around it from before."""
+        followed = self._streams.get(stream)
+        if followed is not None:
+            followed.doubted = False
+
     def marked(self, chunk: Chunk, instrument: Instrument | None) -> Iterator[Chunk]:
         """The chunk, with a loss wherever something is missing before one of its records."""
         if instrument is None or chunk.type_id != BOOK_EVENT or not chunk.stream.startswith("book"):
