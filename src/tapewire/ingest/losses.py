@@ -157,7 +157,7 @@ class Losses:
                 isinstance(chunk.sources, int) and chunk.sources == source
             )
             wait = of_one_file and lines is not None
-            last = int(lines[-1]) if lines is not None and len(lines) else -1
+            last = int(lines.max()) if lines is not None and len(lines) else -1
             taken = []
             while checked < len(lost) and not (wait and lost[checked].line > last):
                 if lost[checked].symbol in (None, chunk.symbol):
