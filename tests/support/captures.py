@@ -113,6 +113,6 @@ def content_of(archive):
     return content
 
 
-def is_loss(payload):
-    """Whether a payload of a book event is a loss."""
-    return payload[56] == 5
+def without_losses(rows):
+    """The rows of a stream in `content_of`, except book events that mark a loss."""
+    return [row for row in rows if row[3][56:57] != b"\x05"]

@@ -128,11 +128,12 @@ Applied Book::apply_loss(const format::Loss& loss) {
 Applied Book::distrust(Distrust cause, std::uint64_t first, std::uint64_t last) {
     gaps_.push_back({cause, first, last, last_seq_, last_timestamp_ns_, false});
     if (trusted()) distrust_ = cause;
-    // No exception: with Unknown::distrust the caller has asked for none, and a book that is not
-    // known yet is no fault.
-    to_raise_ = to_raise_ || (cause != Distrust::unknown_order &&
-                              cause != Distrust::duplicate_order && cause != Distrust::no_snapshot);
-    if (options_.on_gap == GapPolicy::quarantine) {
+    // A book that is not known yet is no fault.
+    const bool fault = cause != Distrust::no_snapshot;
+    // With Unknown::distrust the caller has asked for no exception.
+    to_raise_ = to_raise_ ||
+                (fault && cause != Distrust::unknown_order && cause != Distrust::duplicate_order);
+    if (fault && options_.on_gap == GapPolicy::quarantine) {
         quarantined_ = true;
         waiting_.clear();
     }

@@ -167,15 +167,15 @@ class LineImporter(Importer):
             except CorruptSource:
                 yield from self._pending.take()
                 raise
-        yield from self._pending.take()
+            yield from self._pending.take()  # a chunk has the lines of one file
 
     def _try(self, line: bytes) -> tuple[str, str] | None:
         """Import a line; returns the reason and the details if it is bad."""
+        self._symbol, self._of_book = None, True
         if len(line) >= source.MAX_LINE_BYTES:
             return "the line is too long", f"max={source.MAX_LINE_BYTES - 1} bytes"
         if self.options.keep_wire and len(line) > MAX_PAYLOAD_BYTES:
             return NO_FIT, f"with keep_wire: bytes={len(line)}, max={MAX_PAYLOAD_BYTES}"
-        self._symbol, self._of_book = None, True
         try:
             self.message(line)
         except BadRow as error:

@@ -34,7 +34,9 @@ class Chunk:
         payloads: The payload of each record: bytes, or rows of a 2-D or structured array.
         lines: The line or position in the source of each record, or of its first row.
         sources: The index of the source file, for all records or for each.
-        grouped: Whether a record may come from several lines.
+        last_lines: Of records made from several rows each, the lines of their last rows.
+        next_lines: Of files read at the same time, the line of the stream's next record in each,
+            as far as it is known.
     """
 
     venue: str
@@ -45,7 +47,8 @@ class Chunk:
     payloads: Sequence[bytes] | np.ndarray[Any, Any]
     lines: Sequence[int] | np.ndarray[Any, Any] | None = None
     sources: int | np.ndarray[Any, Any] = 0
-    grouped: bool = False
+    last_lines: np.ndarray[Any, Any] | None = None
+    next_lines: dict[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.timestamps_ns)
@@ -58,6 +61,7 @@ class Chunk:
             payloads=self.payloads[start:stop],
             lines=None if self.lines is None else self.lines[start:stop],
             sources=self.sources if isinstance(self.sources, int) else self.sources[start:stop],
+            last_lines=None if self.last_lines is None else self.last_lines[start:stop],
         )
 
 
