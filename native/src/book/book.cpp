@@ -104,7 +104,10 @@ Applied Book::apply_any(const BookEvent& event, std::uint64_t record_seq, Sink& 
             } else if (options_.mode == BookMode::l2) {
                 applied = apply_l2(event, record_seq, sink);
             } else {
-                applied = apply_l3(event.order, event.price_scale, event.size_scale);
+                const std::uint32_t phase_before = phase_;
+                if (event.head.record_len > sizeof event.head)
+                    phase_ = event.order.flags & kL3Phase;
+                applied = apply_l3(event.order, event.price_scale, event.size_scale, phase_before);
             }
         }
         sink.event(*this);
@@ -118,7 +121,9 @@ Applied Book::apply(const market::OrderEvent& event, std::uint64_t record_seq) {
     return guarded([&] {
         if (quarantined_) [[unlikely]]
             return Applied::ignored;
-        return apply_l3(event.order, event.order.price_scale, event.order.size_scale);
+        const std::uint32_t phase_before = phase_;
+        phase_ = event.order.flags & kL3Phase;
+        return apply_l3(event.order, event.order.price_scale, event.order.size_scale, phase_before);
     });
 }
 

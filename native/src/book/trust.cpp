@@ -135,12 +135,12 @@ Applied Book::distrust(Distrust cause, std::uint64_t first, std::uint64_t last) 
     gaps_.push_back({cause, first, last, last_seq_, last_timestamp_ns_, false});
     // A partial source explains why there is no snapshot.
     if (trusted() || cause == Distrust::partial_source) distrust_ = cause;
-    // No exception: with Unknown::distrust the caller has asked for none, and a book that is not
-    // known is no fault.
+    // A book that is not known, or not yet, is no fault.
+    const bool fault = cause != Distrust::no_snapshot && cause != Distrust::partial_source;
+    // With Unknown::distrust the caller has asked for no exception.
     to_raise_ = to_raise_ ||
-                (cause != Distrust::unknown_order && cause != Distrust::duplicate_order &&
-                 cause != Distrust::no_snapshot && cause != Distrust::partial_source);
-    if (options_.on_gap == GapPolicy::quarantine) {
+                (fault && cause != Distrust::unknown_order && cause != Distrust::duplicate_order);
+    if (fault && options_.on_gap == GapPolicy::quarantine) {
         quarantined_ = true;
         waiting_.clear();
     }

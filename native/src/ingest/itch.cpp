@@ -210,7 +210,10 @@ ItchFault ItchDecoder::name_stock(std::uint16_t locate, const std::byte* name) {
         if (c <= ' ' || c > '~') return ItchFault::bad_stock;
     }
     const auto [found, added] = stocks_.try_emplace(locate, stock);
-    return added || found->second == stock ? ItchFault::none : ItchFault::bad_stock;
+    if (!added) return found->second == stock ? ItchFault::none : ItchFault::bad_stock;
+    if (codes_.try_emplace(found->second, locate).second) return ItchFault::none;
+    stocks_.erase(found);  // it has another code
+    return ItchFault::bad_stock;
 }
 
 // Returns the order as it was before; removes it with its last share.

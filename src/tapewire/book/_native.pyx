@@ -64,8 +64,8 @@ BookGap = namedtuple("BookGap", "cause first last seq timestamp_ns resynced")
 BookGap.__doc__ = """Why a book became untrusted, and whether a later snapshot has resynced it.
 
 `first` and `last` are the missing update ids (cause ``"venue_gap"``) or sequence numbers of the log
-(``"record_gap"``) or of the feed (``"feed_gap"``), and 0 for other causes; `seq` and `timestamp_ns` are those of the record at
-which the gap was detected.
+(``"record_gap"``) or of the feed (``"feed_gap"``), and 0 for other causes; `seq` and
+`timestamp_ns` are those of the record at which the gap was detected.
 """
 
 # In the order of the native enums.

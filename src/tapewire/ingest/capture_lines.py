@@ -203,11 +203,11 @@ class LineImporter(Importer):
 
     def _try(self, line: bytes) -> tuple[str, str] | None:
         """Import a line; returns the reason and the details if it is bad."""
+        self._symbol, self._of_book = None, True
         if len(line) >= source.MAX_LINE_BYTES:
             return "the line is too long", f"max={source.MAX_LINE_BYTES - 1} bytes"
         if self.options.keep_wire and len(line) > MAX_PAYLOAD_BYTES:
             return NO_FIT, f"with keep_wire: bytes={len(line)}, max={MAX_PAYLOAD_BYTES}"
-        self._symbol, self._of_book = None, True
         try:
             self.message(line)
         except BadRow as error:

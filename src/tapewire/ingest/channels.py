@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tapewire.errors import CorruptSource
 from tapewire.ingest.channel_events import SEQ_BITS, ChannelChunks, number_of
 from tapewire.ingest.importer import Chunk
-from tapewire.ingest.losses import Lost
 from tapewire.ingest.merging import Reader, merged
 
 __all__ = ["ChannelCheck"]
@@ -22,7 +22,7 @@ MIN_COMPLETE = 0.9
 
 
 class ChannelCheck:
-    """Merges the events of files by channel and number, drops duplicates and reports gaps.
+    """Merges the events of files by channel and number, drops duplicates and finds gaps.
 
     Args:
         out: Makes the chunks; its options decide whether a missing number is a gap.
@@ -32,22 +32,29 @@ class ChannelCheck:
         self._out = out
         self._report = out.report
         self._last = -1
-        self._seen: dict[int, set[int]] = {}  # day and channel → its stocks so far
+        self._gaps: dict[int, list[tuple[int, int]]] = {}  # by day and channel
         self._complete: dict[int, int] = {}  # day and channel → its first number, if complete
         out.from_first = self._from_first
+        out.gaps_of = lambda channel: self._gaps.get(channel, ())
 
     def chunks(
         self, readers: Sequence[Reader], others: Callable[[], Iterable[Chunk]] = tuple
     ) -> Iterator[Chunk]:
         """The chunks of all files in the order of the numbers; those of `others` in between."""
-        for events in merged(readers, self._report, self._scanned):
-            for part in self.parts(events):
-                yield from self._out.chunks(part)
-            yield from others()
+        damage: CorruptSource | None = None
+        try:
+            for events in merged(readers, self._report, self._scanned):
+                yield from self._out.chunks(self._checked(events))
+                yield from others()
+        except CorruptSource as error:
+            damage = error
+        yield from self._out.finish()
         yield from others()
+        if damage is not None:
+            raise damage
 
-    def parts(self, events: _Array) -> Iterator[_Array]:
-        """The events, split where numbers are missing: those before a gap are yielded first."""
+    def _checked(self, events: _Array) -> _Array:
+        """The events without duplicates; remembers the gaps between them."""
         keys = events["key"]
         before = np.concatenate(([self._last], keys[:-1]))
         again = keys == before
@@ -55,39 +62,21 @@ class ChannelCheck:
             self._report.skipped["duplicate number"] += int(again.sum())
             events, keys, before = events[~again], keys[~again], before[~again]
         if len(events) == 0:
-            return
+            return events
         self._last = int(keys[-1])
         if self._out.options.check_gaps is False or not self._complete:
-            yield events
-            return
+            return events
         same_channel = (before >> SEQ_BITS == keys >> SEQ_BITS) & (before >= 0)
         same_channel &= np.isin(keys >> SEQ_BITS, list(self._complete))
-        cuts = np.flatnonzero(same_channel & (keys - before > 1)).tolist()
-        start = 0
-        for cut in cuts:
-            if cut > start:
-                yield self._noted(events[start:cut])
-            self._gap(int(before[cut]), events[cut])
-            start = cut
-        yield self._noted(events[start:])
-
-    def _noted(self, events: _Array) -> _Array:
-        for key in np.unique(events["key"] >> SEQ_BITS).tolist():
-            of_channel = events["symbol"][events["key"] >> SEQ_BITS == key]
-            self._seen.setdefault(key, set()).update(np.unique(of_channel).tolist())
+        for i in np.flatnonzero(same_channel & (keys - before > 1)).tolist():
+            gap = int(before[i]), int(keys[i])
+            self._gaps.setdefault(gap[0] >> SEQ_BITS, []).append(gap)
         return events
-
-    def _gap(self, before: int, after: _Array) -> None:
-        """Report a gap in each stock of the channel: the missing events may be of any of them."""
-        for symbol in sorted(self._seen.get(before >> SEQ_BITS, ())):
-            instrument = self._out.instrument(symbol)
-            if instrument is not None:
-                first, last = number_of(before) + 1, number_of(int(after["key"])) - 1
-                entry = Lost(int(after["line"]), instrument.symbol, "missing", first, last)
-                self._report.lost_at(int(after["source"]), entry)
 
     def _scanned(self, keys: _Array) -> None:
         """Find out from the first keys of all files which channels are complete."""
+        if not len(keys):
+            return
         keys = np.unique(keys)
         channels, starts = np.unique(keys >> SEQ_BITS, return_index=True)
         for channel, numbers in zip(

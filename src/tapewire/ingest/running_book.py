@@ -11,12 +11,13 @@ import numpy as np
 
 import tapewire as tw
 from tapewire.book import L2Book, L3Book
-from tapewire.book.gaps import Gap
+from tapewire.book.gaps import Gap, kind_of
 from tapewire.errors import CorruptMetadata
 from tapewire.ingest.import_log import ImportLog
 from tapewire.ingest.seen_rows import batches_of
 from tapewire.protocol.market import (
     EventType,
+    L3Flags,
     L3Type,
     Side,
     l2_diff,
@@ -32,6 +33,11 @@ __all__ = ["RunningBook"]
 
 _BATCH = 16384
 MAX_LEVELS = 65_535  # of a side in one event
+_PHASE_FLAGS = {
+    "opening": L3Flags.OPENING_AUCTION,
+    "closing": L3Flags.CLOSING_AUCTION,
+    "continuous": L3Flags(0),
+}
 _CAUSES = {
     "venue_gap": "the venue's update ids do not follow each other",
     "feed_gap": "sequence numbers of the feed are missing",
@@ -45,15 +51,6 @@ _CAUSES = {
     "crossed": "the book is crossed outside an auction",
     "partial_source": "the source has only events of orders at the best levels",
 }
-_OF_FEED = (
-    "venue_gap",
-    "feed_gap",
-    "feed_order",
-    "unknown_order",
-    "venue_loss",
-    "no_snapshot",
-    "partial_source",
-)
 
 
 class RunningBook:
@@ -167,7 +164,7 @@ class RunningBook:
 
     def _entry(self, gap: Any) -> Gap:
         return Gap(
-            kind="venue" if gap.cause in _OF_FEED else "parse",
+            kind=kind_of(gap.cause),
             venue=self.instrument.venue,
             symbol=self.instrument.symbol,
             stream=self.stream,
@@ -206,6 +203,7 @@ def _orders(instrument: Instrument, book: L3Book, timestamp_ns: int) -> np.ndarr
     rows["head"]["ingest_ts_ns"] = timestamp_ns
     rows["head"]["event_type"][0] = EventType.RESET
     order = rows["order"]
+    order["flags"] = _PHASE_FLAGS[book.phase]  # in an auction the book may be crossed
     order["event_type"] = L3Type.ADD
     order["event_type"][0] = L3Type.RESET
     at = 1

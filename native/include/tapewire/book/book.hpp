@@ -146,7 +146,7 @@ class Book {
     bool rescale(const market::BookEvent& event, market::BookEvent& out);
 
     Applied apply_l3(const format::L3Event& order, std::uint8_t price_scale,
-                     std::uint8_t size_scale);
+                     std::uint8_t size_scale, std::uint32_t phase_before);
     Applied apply_loss(const format::Loss& loss);
     Applied apply_order(const format::L3Event& e, std::uint32_t phase_before);
     Applied apply_by_type(const format::L3Event& e);
@@ -156,6 +156,7 @@ class Book {
     Applied trade(const format::L3Event& e);
     Applied unknown(std::uint64_t id, Distrust cause);
     bool is_unpriced(const format::L3Event& e) const noexcept;
+    bool contradicts(const format::L3Event& e, std::uint32_t slot) const noexcept;
     void await_price(std::uint32_t slot, std::int64_t price);
     void settle();
 

@@ -108,7 +108,8 @@ class ItchDecoder {
     std::vector<ItchBad> bad_;
     std::unordered_map<std::uint64_t, Order> orders_;
     std::unordered_map<std::uint16_t, std::string> stocks_;
-    std::unordered_map<std::uint16_t, bool> trading_;  // whether in continuous trading
+    std::unordered_map<std::string, std::uint16_t> codes_;  // of stocks: one a day
+    std::unordered_map<std::uint16_t, bool> trading_;       // whether in continuous trading
     std::uint64_t counts_[256] = {};
     std::uint64_t messages_ = 0;
     std::uint64_t consumed_ = 0;

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tapewire.ingest.report import Report
     from tapewire.protocol.instruments import Instrument
 
-__all__ = ["LevelBooks", "OrderBooks", "trades_of"]
+__all__ = ["LevelBooks", "OrderBooks", "are_trades", "not_of_orders", "trades_of"]
 
 _Array = np.ndarray[Any, Any]
 ADD, CANCEL, MODIFY, RESET = 1, 2, 3, 5  # L3Type
@@ -51,6 +51,18 @@ _SIDES = _by_letter(0, B=1, A=2)
 _MAKERS = _by_letter(2, A=1, B=0)  # the resting side, if the letter is the aggressor's side
 
 
+def are_trades(rows: DbnRows) -> _Array:
+    """Which rows have a trade."""
+    found: _Array = rows["action"] == ord("T")
+    return found
+
+
+def not_of_orders(rows: DbnRows) -> _Array:
+    """Which rows of mbo do not change a book of orders."""
+    found: _Array = _TYPES[rows["action"]] == _NOT_OF_ORDERS
+    return found
+
+
 class OrderBooks:
     """mbo: adds, cancels, modifications and clears, as events of orders."""
 
@@ -58,7 +70,7 @@ class OrderBooks:
         self._options = options
         self._report = report
         self._latest: dict[tuple[str, str], int] = {}  # the number of the book's instrument
-        self._doubted: set[tuple[str, str]] = set()
+        self._doubted: dict[tuple[str, str], bool] = {}  # whether the last row was flagged
         # Of each book and channel, the last sequence number.
         self._sequences: dict[tuple[str, int], int] = {}
 
@@ -78,12 +90,20 @@ class OrderBooks:
             report.skipped["of a level, not an order"] += int(levels.sum())
             rows = rows.where(~levels)
         rows = self._valid(rows, symbol)
-        key = (instrument.venue, symbol)
-        doubt = np.flatnonzero((rows["flags"] & MAYBE_BAD) != 0)
-        if len(doubt) and key not in self._doubted:
-            self._doubted.add(key)
-            report.lost(rows.source, Lost(int(rows.numbers[doubt[0]]), symbol, "venue"))
+        self._check_flags(instrument, rows)
         yield from self._book(instrument, number, rows)
+
+    def _check_flags(self, instrument: Instrument, rows: DbnRows) -> None:
+        """Report the first row of each run that is flagged as possibly after a loss."""
+        if not len(rows):
+            return
+        key = (instrument.venue, instrument.symbol)
+        doubt = (rows["flags"] & MAYBE_BAD) != 0
+        clear = rows["action"] == ord("R")
+        known = np.concatenate([[self._doubted.get(key, False)], (doubt & ~clear)[:-1]])
+        self._doubted[key] = bool(doubt[-1] & ~clear[-1])
+        for line in rows.numbers[doubt & ~known].tolist():
+            self._report.lost(rows.source, Lost(line, instrument.symbol, "venue"))
 
     def _valid(self, rows: DbnRows, symbol: str) -> DbnRows:
         """The valid rows; the others are reported as bad."""
@@ -235,7 +255,7 @@ class LevelBooks:
         )
         grouper.add(table.reshape(-1, 8))
         grouper.finish()
-        times_ns, payloads, lines = grouper.take()
+        times_ns, payloads, lines, _ = grouper.take()
         yield Chunk(
             instrument.venue,
             instrument.symbol,
@@ -250,7 +270,7 @@ class LevelBooks:
 
 def trades_of(instrument: Instrument, rows: DbnRows, report: Report) -> Iterator[Chunk]:
     """The trades in rows of any type; their side is the aggressor's."""
-    rows = rows.where(rows["action"] == ord("T"))
+    rows = rows.where(are_trades(rows))
     nothing = (rows["size"] == 0) | (rows["size"] == UNDEFINED_SIZE)
     symbol = instrument.symbol
     rows = rows.without(nothing, report, "size of a trade is zero", symbol=symbol, of_book=False)

@@ -78,7 +78,8 @@ class Tardis(Importer):
                 if instrument is not None:
                     yield instrument, rows
                 elif self._wanted(key[1]):
-                    rows.without(np.ones(len(rows), bool), report, _NO_NAME)
+                    # Of another market: no book of this import is changed by them.
+                    rows.without(np.ones(len(rows), bool), report, _NO_NAME, of_book=False)
                 else:
                     report.skipped["another symbol"] += len(rows)
 
@@ -126,6 +127,7 @@ class _Levels:
     """Levels to events of a book: common code of incremental_book_L2 and book_snapshot_N."""
 
     stream = "book"
+    many_rows = True  # make one event, if they are of one moment
 
     def __init__(self, options: ImportOptions) -> None:
         self._groupers: dict[str, tuple[Instrument, L2Grouper]] = {}
@@ -151,7 +153,7 @@ class _Levels:
             yield from self._take(instrument, grouper)
 
     def _take(self, instrument: Instrument, grouper: L2Grouper) -> Iterator[Chunk]:
-        timestamps_ns, payloads, lines = grouper.take()
+        timestamps_ns, payloads, lines, last_lines = grouper.take()
         if payloads:
             yield Chunk(
                 instrument.venue,
@@ -162,7 +164,7 @@ class _Levels:
                 payloads,
                 lines,
                 sources=self._source,
-                grouped=True,
+                last_lines=last_lines if self.many_rows else None,
             )
 
     def level_rows(self, block: TableBlock) -> _Array:
@@ -195,6 +197,8 @@ class _Incremental(_Levels):
 
 class _Snapshots(_Levels):
     """book_snapshot_N: each row is a complete book of N levels."""
+
+    many_rows = False
 
     def __init__(self, options: ImportOptions, depth: int) -> None:
         super().__init__(options)
