@@ -157,7 +157,7 @@ def test_events_of_orders_from_before_the_file_are_counted_and_written(tmp):
     )
     assert summary.skipped == {"of an order that was never added": 3}
     assert len(orders_of(tmp)) == 6
-    book = book_at_end(tmp, unknown="ignore")
+    book = book_at_end(tmp)
     assert (book.unknown_count, book.trusted) == (3, True)
     assert book.bids().tolist() == [(1_000_000, 100, 2)]
     assert [trade.buyer_order_id for trade in events(tmp, "trades")] == [1, 7]
