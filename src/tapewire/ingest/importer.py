@@ -35,8 +35,7 @@ class Chunk:
         lines: The line or position in the source of each record, or of its first row.
         sources: The index of the source file, for all records or for each.
         last_lines: Of records made from several rows each, the lines of their last rows.
-        next_lines: Of files read at the same time, the line of the stream's next record in each,
-            as far as it is known.
+        next_lines: The line of the stream's next record in each file, as far as it is known.
     """
 
     venue: str
