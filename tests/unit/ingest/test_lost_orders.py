@@ -402,3 +402,30 @@ def test_a_dbn_record_of_an_unknown_type_may_have_been_an_order(tmp):
     assert summary.skipped == {"of type 0xA1": 1}
     trust = [trusted for _, trusted, _ in steps(tmp, "dbn")]
     assert trust == [True] * 200 + [False] * (OPS - 201)
+
+
+def test_an_execution_of_itch_that_is_repeated_is_a_gap(tmp):
+    """Its match number is unique in a day."""
+
+    def twice(rows):
+        at = op_of(session(OPS), "take", 200)
+        return [*rows[: at + 1], rows[at], *rows[at + 1 :]]
+
+    write_itch(tmp, [session(OPS)], damage=twice)
+    ingest.run("itch", [tmp / "0.itch"], tmp / "archive", date=DAYS[0])
+    (gap, *_) = ledger(tmp, "itch")
+    assert gap.cause == "sequence numbers or times of the feed go back"
+    good = [trusted for _, trusted, _ in steps(tmp, "itch")].index(False)
+    assert good == op_of(session(OPS), "take", 200) + 1
+
+
+def test_an_itch_message_of_another_stocks_order_is_a_bad_row(tmp):
+    def other_stock(rows):
+        at = op_of(session(OPS), "cancel", 200)
+        named = itch_message(b"R", 3, b"OTHER   ".ljust(28)).replace(b"R\x00\x01", b"R\x00\x02", 1)
+        return [named, *rows[:at], rows[at][:3] + b"\x00\x02" + rows[at][5:], *rows[at + 1 :]]
+
+    write_itch(tmp, [session(OPS)], damage=other_stock)
+    summary = ingest.run("itch", [tmp / "0.itch"], tmp / "archive", date=DAYS[0])
+    assert summary.bad == {"not the name of the stock": 1}
+    assert list(summary.untrusted) == ["nasdaq/ACME/book"]
