@@ -191,9 +191,10 @@ Applied Book::apply_diff(const BookEvent& event, std::uint64_t record_seq, Sink&
     const std::uint64_t prev = event.update_prev, last = event.update_last;
     const bool numbered = (prev | last) != 0;
     if (!trusted()) [[unlikely]] {
-        const bool next = numbered && prev == last_update_ && last_update_ != 0;
-        if (!next || !is_loss(distrust_)) return hold(event, record_seq);
-        trust();  // its ids prove that what was lost was no diff
+        const bool follows = numbered && last_update_ != 0 && prev >= last_update_;
+        if (!follows || !is_loss(distrust_)) return hold(event, record_seq);
+        trust_by_ids(prev);
+        if (!trusted()) return hold(event, record_seq);
     }
     if (numbered && last_update_ != 0 && prev != last_update_) [[unlikely]] {
         if (last <= last_update_) return Applied::unchanged;

@@ -128,7 +128,12 @@ Distrust distrust_of(format::LossCause cause) noexcept {
 }  // namespace
 
 Applied Book::apply_loss(const format::Loss& loss) {
-    return distrust(distrust_of(format::LossCause{loss.cause}), loss.first, loss.last);
+    const Distrust cause = distrust_of(format::LossCause{loss.cause});
+    // Whoever ignores unknown orders accepts a book without those from before its log.
+    const bool of_orders = cause == Distrust::no_snapshot || cause == Distrust::unknown_order;
+    if (of_orders && options_.mode == format::BookMode::l3 && options_.unknown == Unknown::ignore)
+        return Applied::unchanged;
+    return distrust(cause, loss.first, loss.last);
 }
 
 Applied Book::distrust(Distrust cause, std::uint64_t first, std::uint64_t last) {
@@ -151,6 +156,12 @@ void Book::trust() noexcept {
     distrust_ = Distrust::none;
     for (auto gap = gaps_.rbegin(); gap != gaps_.rend() && !gap->resynced; ++gap)
         gap->resynced = true;
+}
+
+void Book::trust_by_ids(std::uint64_t prev) {
+    if (prev == last_update_) return trust();  // what was lost was no diff
+    distrust_ = Distrust::venue_gap;
+    distrust(Distrust::venue_gap, last_update_ + 1, prev);
 }
 
 void Book::throw_if_raised() {

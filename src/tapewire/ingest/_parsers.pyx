@@ -66,6 +66,7 @@ cdef extern from "tapewire/ingest/l2_groups.hpp" namespace "tapewire::ingest" no
         const vector[int64_t]& timestamps_ns()
         const vector[int64_t]& lines()
         const vector[int64_t]& last_lines()
+        int64_t open_line()
         void take()
 
 cdef extern from "tapewire/ingest/itch.hpp" namespace "tapewire::ingest" nogil:
@@ -263,6 +264,11 @@ cdef class L2Grouper:
     def finish(self):
         """Declare that no row follows."""
         self._grouper.finish()
+
+    @property
+    def open_line(self):
+        """The line of the first row of the event that is not complete yet; 0 without one."""
+        return self._grouper.open_line()
 
     def take(self):
         """Return times, payloads, first lines and last lines of the complete events."""

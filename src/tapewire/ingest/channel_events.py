@@ -10,7 +10,7 @@ import datetime as dt
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ __all__ = [
     "EVENT_DTYPE",
     "SEQ_BITS",
     "ChannelChunks",
+    "ChannelGap",
     "DatedOptions",
     "Symbols",
     "channel_of",
@@ -242,6 +243,15 @@ def times(events: _Array, days: _Array | int, clock_ns: _Array, received_ns: _Ar
         events["ingest_ns"][known] = received_ns[known] - SHANGHAI_NS
 
 
+class ChannelGap(NamedTuple):
+    """What is missing or invalid in a channel before its first event from `key` on."""
+
+    key: int
+    cause: str
+    first: int = 0
+    last: int = 0
+
+
 class ChannelChunks:
     """Makes chunks of "book" and "trades", stock by stock, from events in order."""
 
@@ -263,9 +273,9 @@ class ChannelChunks:
         self._held: dict[int, _Array] = {}  # the latest events of each stock
         self._at: dict[int, _At] = {}
         # Set by ChannelCheck: whether the channel of an event is there from its first number on,
-        # and the gaps of a day and channel, each as the keys around it.
+        # and the gaps of a day and channel.
         self.from_first: Callable[[Any], bool] = lambda row: False
-        self.gaps_of: Callable[[int], Sequence[tuple[int, int]]] = lambda channel: ()
+        self.gaps_of: Callable[[int], Sequence[ChannelGap]] = lambda channel: ()
 
     def chunks(self, events: _Array) -> Iterator[Chunk]:
         """The chunks of events, delayed by one call: the next events show where losses are."""
@@ -343,25 +353,32 @@ class ChannelChunks:
             at = self._at.get(symbol)
             if at is None or at.channel != channel:
                 if at is not None:
-                    self._end_channel(name, at, int(part["line"][0]), int(part["source"][0]))
+                    self._change_channel(name, at, channel, part[0])
                 at = self._at[symbol] = _At(channel)
             at.source = int(part["source"][-1])
             gaps = self.gaps_of(channel)[at.gaps_seen :]
-            ahead = np.searchsorted(part["key"], [after for _, after in gaps]).tolist()
+            ahead = np.searchsorted(part["key"], [gap.key for gap in gaps]).tolist()
             for i, gap in zip(ahead, gaps, strict=True):
                 if i == len(part):
                     break
                 at.gaps_seen += 1
                 self._report_gap(name, gap, int(part["line"][i]), int(part["source"][i]))
 
+    def _change_channel(self, name: str, at: _At, channel: int, row: _Array) -> None:
+        """Report what is wrong if the next event of a stock is of another day or channel."""
+        line, source = int(row["line"]), int(row["source"])
+        self._end_channel(name, at, line, source)
+        if at.channel >> CHANNEL_BITS == channel >> CHANNEL_BITS:
+            # A stock has one channel a day; the order of events of two is unknown.
+            self.report.lost_at(source, Lost(line, name, "out_of_order"))
+
     def _end_channel(self, name: str, at: _At, line: int, source: int) -> None:
         """Report a gap after the stock's last event of a day: it may have had more of them."""
         for gap in self.gaps_of(at.channel)[at.gaps_seen :][-1:]:
             self._report_gap(name, gap, line, source)
 
-    def _report_gap(self, name: str, gap: tuple[int, int], line: int, source: int) -> None:
-        first, last = number_of(gap[0]) + 1, number_of(gap[1]) - 1
-        self.report.lost_at(source, Lost(line, name, "missing", first, last))
+    def _report_gap(self, name: str, gap: ChannelGap, line: int, source: int) -> None:
+        self.report.lost_at(source, Lost(line, name, gap.cause, gap.first, gap.last))
 
     def _with_resets(self, symbol: int, rows: _Array) -> _Array:
         """Begin each further day with a reset: orders end with their day."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapewire.errors import CorruptSource
-from tapewire.ingest.channel_events import SEQ_BITS, ChannelChunks, number_of
+from tapewire.ingest.channel_events import SEQ_BITS, ChannelChunks, ChannelGap, number_of
 from tapewire.ingest.importer import Chunk
 from tapewire.ingest.merging import Reader, merged
 
@@ -19,6 +19,17 @@ _Array = np.ndarray[Any, Any]
 # A channel is complete if nearly all of its numbers follow each other; with fewer it is unknown.
 MIN_STEPS = 100
 MIN_COMPLETE = 0.9
+# What duplicates of an event have in common, from whichever vendor.
+_CONTENT = (
+    "symbol",
+    "type",
+    "side",
+    "price",
+    "qty",
+    "order_id",
+    "bid_order_id",
+    "ask_order_id",
+)
 
 
 class ChannelCheck:
@@ -32,7 +43,8 @@ class ChannelCheck:
         self._out = out
         self._report = out.report
         self._last = -1
-        self._gaps: dict[int, list[tuple[int, int]]] = {}  # by day and channel
+        self._last_event: _Array | None = None
+        self._gaps: dict[int, list[ChannelGap]] = {}  # by day and channel
         self._complete: dict[int, int] = {}  # day and channel → its first number, if complete
         out.from_first = self._from_first
         out.gaps_of = lambda channel: self._gaps.get(channel, ())
@@ -55,23 +67,36 @@ class ChannelCheck:
 
     def _checked(self, events: _Array) -> _Array:
         """The events without duplicates; remembers the gaps between them."""
+        gaps: list[ChannelGap] = []
         keys = events["key"]
         before = np.concatenate(([self._last], keys[:-1]))
         again = keys == before
         if again.any():
             self._report.skipped["duplicate number"] += int(again.sum())
+            gaps += self._differing(events, np.flatnonzero(again))
             events, keys, before = events[~again], keys[~again], before[~again]
-        if len(events) == 0:
-            return events
-        self._last = int(keys[-1])
-        if self._out.options.check_gaps is False or not self._complete:
-            return events
+        if len(events):
+            self._last = int(keys[-1])
+            self._last_event = events[-1:].copy()
+        if self._out.options.check_gaps is not False and self._complete:
+            gaps += self._missing(before, keys)
+        for gap in sorted(gaps):
+            self._gaps.setdefault(gap.key >> SEQ_BITS, []).append(gap)
+        return events
+
+    def _missing(self, before: _Array, keys: _Array) -> Iterator[ChannelGap]:
         same_channel = (before >> SEQ_BITS == keys >> SEQ_BITS) & (before >= 0)
         same_channel &= np.isin(keys >> SEQ_BITS, list(self._complete))
         for i in np.flatnonzero(same_channel & (keys - before > 1)).tolist():
-            gap = int(before[i]), int(keys[i])
-            self._gaps.setdefault(gap[0] >> SEQ_BITS, []).append(gap)
-        return events
+            first, last = number_of(int(before[i])) + 1, number_of(int(keys[i])) - 1
+            yield ChannelGap(int(keys[i]), "missing", first, last)
+
+    def _differing(self, events: _Array, again: _Array) -> Iterator[ChannelGap]:
+        """Duplicates that differ from the event before them: it is unknown which one is valid."""
+        for i in again.tolist():
+            before = events[i - 1 : i] if i else self._last_event
+            if before is None or any((events[name][i] != before[name]).any() for name in _CONTENT):
+                yield ChannelGap(int(events["key"][i]), "out_of_order")
 
     def _scanned(self, keys: _Array) -> None:
         """Find out from the first keys of all files which channels are complete."""

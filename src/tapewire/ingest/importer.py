@@ -37,8 +37,7 @@ class Chunk:
         sources: The index of the source file, for all records or for each.
         unique: Whether trades with the same id, time, price and size are the same trade.
         last_lines: Of records made from several rows each, the lines of their last rows.
-        next_lines: Of files read at the same time, the line of the stream's next record in each,
-            as far as it is known.
+        next_lines: The line of the stream's next record in each file, as far as it is known.
     """
 
     venue: str

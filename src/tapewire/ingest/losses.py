@@ -215,8 +215,9 @@ class Losses:
         spans: list[_Span] = []
         still = []
         for source, lost in followed.pending:
-            # Whether the records before it are not all in this chunk or an earlier one.
-            later = not followed.merged or chunk.next_lines.get(source, lost.line) < lost.line
+            # Whether it is after a record of a later chunk.
+            known_later = chunk.next_lines.get(source, lost.line) < lost.line
+            later = known_later or (not followed.merged and chunk.last_lines is None)
             span, passed = None, False
             if source in rows:
                 span, passed = rows[source].find(lost, later)
@@ -260,7 +261,7 @@ class _Rows:
         """
         before = int(np.searchsorted(self._lines, lost.line))
         after = int(np.searchsorted(self._lines, lost.end))
-        if self._last_lines is not None:
+        if self._last_lines is not None and not (before == len(self._at) and later):
             return self._within_events(lost, before, after)
         own = np.flatnonzero(self._own_lines == lost.end)
         if len(own):  # directly before this record

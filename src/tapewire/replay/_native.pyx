@@ -205,8 +205,8 @@ cdef class Engine:
     """
 
     def __init__(self, CursorReader reader not None, name_of, *, on_gap="resync",
-                 unknown="distrust", only_added=False, skip_damaged=False, show_from_ns=None, show_from_seq=None,
-                 end_ns=None, end_seq=None):
+                 unknown="distrust", only_added=False, skip_damaged=False, show_from_ns=None,
+                 show_from_seq=None, end_ns=None, end_seq=None):
         cdef EngineOptions options
         if self._engine is not NULL:
             raise RuntimeError("already initialized")

@@ -338,3 +338,94 @@ def test_dbn_without_a_clear_says_until_when(tmp):
     summary = ingest.run("dbn", [tmp / "orders.dbn"], tmp / "archive")
     assert summary.untrusted == {"xnas.itch/7/book": "no snapshot has been received yet"}
     assert [gap.action for gap in ledger(tmp, "dbn")] == ["untrusted"]
+
+
+def test_shanghai_events_that_contradict_their_order_are_gaps(tmp):
+    """The id of another order that exists: the exchange repeats the price and the side."""
+    ops = session(OPS)
+    at = op_of(ops, "cancel")
+    ops[at] = dataclasses.replace(ops[at], price=ops[at].price - 1)
+    ingest.run("sse", write_sse(tmp, [ops]), tmp / "archive")
+    trust = [trusted for _, trusted, _ in steps(tmp, "sse")]
+    assert trust == [True] * at + [False] * (OPS - at)
+
+
+def test_two_events_with_one_number_are_a_gap(tmp):
+    """Which one is valid is unknown; equal ones are one event."""
+    (path,) = write_sse(tmp, [session(OPS)])
+    lines = path.read_text().split("\n")
+    at = next(i for i, line in enumerate(lines) if i > 50 and "MsgType=192" in line)
+    path.write_text("\n".join([*lines, lines[60], lines[at].replace("OrderNo=", "OrderNo=9")]))
+    summary = ingest.run("sse", [path], tmp / "archive")
+    assert summary.skipped == {"duplicate number": 2}
+    trust = [trusted for _, trusted, _ in steps(tmp, "sse")]
+    assert trust == [True] * at + [False] * (OPS - at)
+
+
+def test_a_stock_in_two_channels_of_a_day_is_untrusted(tmp):
+    (path,) = write_sse(tmp, [session(OPS)])
+    lines = path.read_text().split("\n")
+    lines[100] = lines[100].replace("ChannelNo=6", "ChannelNo=2")
+    path.write_text("\n".join(lines))
+    ingest.run("sse", [path], tmp / "archive")
+    assert not any(trusted for _, trusted, _ in steps(tmp, "sse"))
+
+
+def test_an_itch_stock_with_two_codes_is_a_bad_row(tmp):
+    def other_code(rows):
+        at = next(i for i, row in enumerate(rows) if i > 100 and row[2:3] == b"A")
+        rows[at] = rows[at][:3] + b"\x00\x07" + rows[at][5:]
+        return rows
+
+    (path,) = write_itch(tmp, [session(OPS)], damage=other_code)
+    summary = ingest.run("itch", [path], tmp / "archive", date=DAYS[0])
+    assert summary.bad == {"not the name of the stock": 1}
+    assert list(summary.untrusted) == ["nasdaq/ACME/book"]
+
+
+def test_dbn_times_of_receipt_that_go_back_are_a_gap(tmp):
+    def late(rows):
+        rows[200] = rows[200][:40] + rows[150][40:48] + rows[200][48:]
+        return rows
+
+    run(tmp, "dbn", days=1, damage=late)
+    trust = [trusted for _, trusted, _ in steps(tmp, "dbn")]
+    assert trust == [True] * 200 + [False] * (OPS - 200)
+
+
+def test_a_dbn_record_of_an_unknown_type_may_have_been_an_order(tmp):
+    def unknown(rows):
+        rows[200] = rows[200][:1] + b"\xa1" + rows[200][2:]
+        return rows
+
+    summary = run(tmp, "dbn", days=1, damage=unknown)
+    assert summary.skipped == {"of type 0xA1": 1}
+    trust = [trusted for _, trusted, _ in steps(tmp, "dbn")]
+    assert trust == [True] * 200 + [False] * (OPS - 201)
+
+
+def test_an_execution_of_itch_that_is_repeated_is_a_gap(tmp):
+    """Its match number is unique in a day."""
+
+    def twice(rows):
+        at = op_of(session(OPS), "take", 200)
+        return [*rows[: at + 1], rows[at], *rows[at + 1 :]]
+
+    write_itch(tmp, [session(OPS)], damage=twice)
+    ingest.run("itch", [tmp / "0.itch"], tmp / "archive", date=DAYS[0])
+    (gap, *_) = ledger(tmp, "itch")
+    assert gap.cause == "sequence numbers or times of the feed go back"
+    good = [trusted for _, trusted, _ in steps(tmp, "itch")].index(False)
+    assert good == op_of(session(OPS), "take", 200) + 1
+
+
+def test_an_itch_message_of_another_stocks_order_is_a_bad_row(tmp):
+    def other_stock(rows):
+        at = op_of(session(OPS), "cancel", 200)
+        named = itch_message(b"R", 3, b"OTHER   ".ljust(28)).replace(b"R\x00\x01", b"R\x00\x02", 1)
+        return [named, *rows[:at], rows[at][:3] + b"\x00\x02" + rows[at][5:], *rows[at + 1 :]]
+
+    write_itch(tmp, [session(OPS)], damage=other_stock)
+    summary = ingest.run("itch", [tmp / "0.itch"], tmp / "archive", date=DAYS[0])
+    assert summary.bad == {"not the name of the stock": 1}
+    assert list(summary.untrusted) == ["nasdaq/ACME/book"]

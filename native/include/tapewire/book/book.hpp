@@ -174,6 +174,8 @@ class Book {
     void check_ours(format::BookMode mode, std::uint16_t venue_id, std::uint32_t market_id);
     Applied distrust(Distrust cause, std::uint64_t first = 0, std::uint64_t last = 0);
     void trust() noexcept;
+    // After a loss: a diff that continues from the update id `prev` shows what was lost.
+    void trust_by_ids(std::uint64_t prev);
     void throw_if_raised();
 
     // SZSE: the rest of a market order gets the price of its last trade as soon as the next event

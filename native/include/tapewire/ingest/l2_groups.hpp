@@ -55,6 +55,8 @@ class L2Grouper {
     // The lines of the first and the last row of each.
     const std::vector<std::int64_t>& lines() const noexcept { return lines_; }
     const std::vector<std::int64_t>& last_lines() const noexcept { return last_lines_; }
+    // The line of the first row of the event being collected; 0 if there is none.
+    std::int64_t open_line() const noexcept { return collecting_ ? open_.line : 0; }
     void take() noexcept;
 
   private:

@@ -26,6 +26,7 @@ from tapewire.ingest.formats.dbn_books import (
 )
 from tapewire.ingest.formats.dbn_format import (
     DTYPES,
+    HEAD_DTYPE,
     MBO,
     MBP_0,
     SYMBOL_MAPPING,
@@ -37,6 +38,7 @@ from tapewire.ingest.formats.dbn_format import (
 )
 from tapewire.ingest.formats.dbn_rows import PRICE_DECIMALS, DbnRows
 from tapewire.ingest.importer import Chunk, Importer
+from tapewire.ingest.losses import Lost
 from tapewire.ingest.symbols import directory_name, known_instrument
 
 if TYPE_CHECKING:
@@ -148,8 +150,7 @@ class _File:
                 if rows is not None:
                     gathered.setdefault(run.rtype, []).append(rows)
             else:
-                kind = _SKIPPED.get(run.rtype, f"of type 0x{run.rtype:02X}")
-                self._report.skipped[kind] += len(run.rows)
+                self._skip(run)
         yield from self._of_types(gathered)
 
     def _typed(self, run: DbnRun) -> DbnRows | None:
@@ -162,6 +163,19 @@ class _File:
             return None
         packed = np.ascontiguousarray(run.rows[:, : dtype.itemsize])
         return DbnRows(self._source, packed.view(dtype)[:, 0], numbers)
+
+    def _skip(self, run: DbnRun) -> None:
+        """Count records of another type; if it is unknown, they may have been orders."""
+        kind = _SKIPPED.get(run.rtype)
+        self._report.skipped[kind or f"of type 0x{run.rtype:02X}"] += len(run.rows)
+        if kind is not None:
+            return
+        heads = np.ascontiguousarray(run.rows[:, : HEAD_DTYPE.itemsize]).view(HEAD_DTYPE)[:, 0]
+        days = heads["ts_event"] // np.uint64(DAY_NS)
+        of_each = zip(heads["instrument_id"].tolist(), days.tolist(), strict=True)
+        for line, (number, day) in enumerate(of_each, run.number):
+            symbol = directory_name(self._header.name_of(number, day))
+            self._report.lost(self._source, Lost(line, symbol))
 
     def _map(self, run: DbnRun) -> None:
         for number, row in enumerate(run.rows, run.number):

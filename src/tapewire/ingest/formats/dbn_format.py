@@ -21,7 +21,7 @@ from tapewire.ingest.tables import pieces
 if TYPE_CHECKING:
     from tapewire.ingest.source import SourceFile
 
-__all__ = ["DTYPES", "DbnRun", "Header", "Interval", "RunReader", "mapped_symbol"]
+__all__ = ["DTYPES", "HEAD_DTYPE", "DbnRun", "Header", "Interval", "RunReader", "mapped_symbol"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -80,6 +80,7 @@ _LEVEL = [
     ("bid_orders", "<u4"),
     ("ask_orders", "<u4"),
 ]
+HEAD_DTYPE = np.dtype(_HEAD)
 MBO, MBP_0, MBP_1, MBP_10 = 0xA0, 0x00, 0x01, 0x0A
 DTYPES: dict[int, np.dtype[Any]] = {
     MBO: np.dtype(_MBO),

@@ -165,6 +165,7 @@ class _Levels:
                 lines,
                 sources=self._source,
                 last_lines=last_lines if self.many_rows else None,
+                next_lines={self._source: grouper.open_line} if grouper.open_line else {},
             )
 
     def level_rows(self, block: TableBlock) -> _Array:
