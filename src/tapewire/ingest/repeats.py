@@ -39,12 +39,14 @@ class Repeats:
         self.left_out: collections.Counter[str] = collections.Counter()
         self._forget_loss = forget_loss
         self._filters: dict[_Stream, tuple[str, _Filter]] = {}
+        self._held: dict[_Stream, list[Chunk]] = {}  # of filters of earlier logs
 
     def new(
         self, stream: _Stream, log: ImportLog, chunk: Chunk, book: RunningBook | None
     ) -> Iterator[Chunk]:
         """The records of a chunk that are not in the log, as chunks to be appended."""
         found = self._filter(stream, log, chunk, book)
+        yield from self._held.pop(stream, ())
         if found is None:
             _count_earlier(log, np.asarray(chunk.timestamps_ns))
             yield chunk
@@ -59,15 +61,18 @@ class Repeats:
             self._forget_loss(stream)
 
     def begins(self, stream: _Stream) -> None:
-        """A log of the stream was opened whose records before the job are to be considered."""
-        self._filters.pop(stream, None)
+        """The stream continues in another log."""
+        _, found = self._filters.pop(stream, ("", None))
+        if isinstance(found, RepeatedOrders):
+            self._held.setdefault(stream, []).extend(found.rest())
 
     def rest(self) -> Iterator[tuple[_Stream, Chunk]]:
         """What waits for the record after it, at the end."""
-        for stream, (_, found) in self._filters.items():
-            if isinstance(found, RepeatedOrders):
-                for chunk in found.rest():
-                    yield stream, chunk
+        for stream in list(self._filters):
+            self.begins(stream)
+        for stream, chunks in self._held.items():
+            for chunk in chunks:
+                yield stream, chunk
 
     def _filter(
         self, stream: _Stream, log: ImportLog, chunk: Chunk, book: RunningBook | None
@@ -75,6 +80,7 @@ class Repeats:
         of, found = self._filters.get(stream, ("", None))
         if found is not None and (of == log.log or isinstance(found, RepeatedUpdates)):
             return found
+        self.begins(stream)
         made: _Filter | None = None
         if chunk.type_id == TRADE_TICK:
             made = RepeatedTrades(log, chunk.unique)
