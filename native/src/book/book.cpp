@@ -1,6 +1,7 @@
 #include "tapewire/book/book.hpp"
 
 #include <cassert>
+#include <type_traits>
 
 #include "scale.hpp"
 #include "tapewire/error.hpp"
@@ -231,10 +232,15 @@ bool Book::apply_levels(const BookEvent& event, Sink& sink) {
         return false;
     }
     const auto set_all = [&](L2::Side& side, const std::byte* levels, std::uint32_t count) {
-        for (std::uint32_t i = 0; i < count; ++i) {
-            const format::Level level = market::level_at(levels, i);
-            side.set(level.price, level.size);
-            sink.level(l2_);
+        const auto level_at = [levels](std::uint32_t i) { return market::level_at(levels, i); };
+        if constexpr (std::is_same_v<Sink, NoRows>) {
+            side.set_all(count, level_at);
+        } else {
+            for (std::uint32_t i = 0; i < count; ++i) {
+                const format::Level level = level_at(i);
+                side.set(level.price, level.size);
+                sink.level(l2_);
+            }
         }
     };
     if (event.type() == EventType::snapshot) l2_.clear();
