@@ -99,7 +99,7 @@ class LineImporter(Importer):
         self._symbol: str | None = None
         self._of_book = True
         self._instruments: dict[tuple[str, str], Instrument] = {}
-        self._breaks: list[tuple[Instrument, Gap]] = []
+        self._breaks: list[tuple[Instrument, Gap, bytes]] = []
         self.report: Report
 
     def __repr__(self) -> str:
@@ -287,8 +287,14 @@ class LineImporter(Importer):
         if self.options.keep_wire:
             self.add(instrument, "raw", VENUE_RAW, timestamp_ns, wire)
 
-    def break_book(self, instrument: Instrument, timestamp_ns: int, kind: str, cause: str) -> None:
-        """The book differs from the venue's: add a gap to the ledger and a reset to the log."""
+    def break_book(
+        self, instrument: Instrument, timestamp_ns: int, kind: str, cause: str, payload: bytes
+    ) -> None:
+        """The book differs from the venue's: add a gap to the ledger and a reset to the log.
+
+        `payload` is the event that shows it, written after the reset: with it the book would
+        already be wrong.
+        """
         gap = Gap(
             kind=kind,
             venue=instrument.venue,
@@ -301,13 +307,14 @@ class LineImporter(Importer):
             cause=cause,
             action="reset; not trusted until the next snapshot",
         )
-        self._breaks.append((instrument, gap))
+        self._breaks.append((instrument, gap, payload))
 
     def _write_breaks(self) -> None:
-        for instrument, gap in self._breaks:
+        for instrument, gap, payload in self._breaks:
             self.report.gap(gap)
-            payload = reset(instrument, gap.timestamp_ns)
-            self.add(instrument, "book", BOOK_EVENT, gap.timestamp_ns, payload)
+            time_ns = gap.timestamp_ns
+            self.add(instrument, "book", BOOK_EVENT, time_ns, reset(instrument, time_ns))
+            self.add(instrument, "book", BOOK_EVENT, time_ns, payload)
         self._breaks.clear()
 
 

@@ -18,8 +18,8 @@ class ChecksumImporter(CryptofeedImporter):
     """Messages ``{"arg": {"channel", "instId"}, "action", "data"}``, books with a checksum.
 
     After each update the book, kept as the venue's own strings, must have the checksum in the
-    update. If not, a reset is written to the log. Diffs are still written, but the book is
-    untrusted until the venue sends a snapshot.
+    update. If not, a reset is written to the log before the update. Updates are still written, but
+    the book is untrusted until the venue sends a snapshot.
     """
 
     books_channel = "books"
@@ -79,32 +79,27 @@ class ChecksumImporter(CryptofeedImporter):
         checksum = book["checksum"]
         if type(checksum) is not int or not -(2**31) <= checksum < 2**32:
             raise BadRow(WRONG_TYPE, f"not a checksum: checksum={checksum!r:.80}")
-        bid_text, ask_text = book["bids"], book["asks"]
-        bids, asks = levels(bid_text, instrument), levels(ask_text, instrument)
-        exchange_ns = milliseconds_ns(book["ts"])
-        if action == "snapshot":
-            payload = l2_snapshot(
-                instrument, timestamp_ns, bids=bids, asks=asks, exchange_ns=exchange_ns
-            )
-            self._texts[instrument] = TextBook()
-        elif action == "update":
-            payload = l2_diff(
-                instrument, timestamp_ns, bids=bids, asks=asks, exchange_ns=exchange_ns
-            )
-        else:
+        if action not in ("snapshot", "update"):
             raise BadRow("unknown message", f"action={action!r:.80}")
-        self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
-        texts = self._texts.get(instrument)
-        if texts is None:
-            return
-        for side, written, numbers in (("bid", bid_text, bids), ("ask", ask_text, asks)):
-            prices, sizes = numbers[:, 0].tolist(), numbers[:, 1].tolist()
-            texts.apply(side, written, prices=prices, sizes=sizes)
-        if not texts.matches(checksum):
-            self._texts[instrument] = None
-            self.break_book(
-                instrument,
-                timestamp_ns,
-                "checksum",
-                f"the book's checksum is {texts.checksum()}, the venue's {checksum & 0xFFFFFFFF}",
-            )
+        sides = {side: levels(book[f"{side}s"], instrument) for side in ("bid", "ask")}
+        exchange_ns = milliseconds_ns(book["ts"])
+
+        texts = TextBook() if action == "snapshot" else self._texts.get(instrument)
+        failed = None
+        if texts is not None:
+            for side, numbers in sides.items():
+                prices, sizes = numbers[:, 0].tolist(), numbers[:, 1].tolist()
+                texts.apply(side, book[f"{side}s"], prices=prices, sizes=sizes)
+            if not texts.matches(checksum):
+                failed = f"{texts.checksum()}, the venue's {checksum & 0xFFFFFFFF}"
+        self._texts[instrument] = None if failed else texts
+
+        # A snapshot that does not match must not make the book trusted: it is written as a diff.
+        encode = l2_snapshot if action == "snapshot" and not failed else l2_diff
+        bids, asks = sides["bid"], sides["ask"]
+        payload = encode(instrument, timestamp_ns, bids=bids, asks=asks, exchange_ns=exchange_ns)
+        if failed:
+            cause = f"the book's checksum is {failed}"
+            self.break_book(instrument, timestamp_ns, "checksum", cause, payload)
+        else:
+            self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
