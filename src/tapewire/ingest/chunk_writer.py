@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -133,7 +134,11 @@ class ChunkWriter:
     def _log_of(
         self, stream: _Stream, day: int, timestamp_ns: int, chunk: Chunk | None = None
     ) -> ImportLog:
-        """The log of a stream's day; a new one begins with the book, unless `chunk` does."""
+        """The log of a stream's day; a new one begins with the book, unless `chunk` does.
+
+        So does the further part of an earlier one, if times went back over midnight: the records
+        since its last one are in another log.
+        """
         known = self._current.get(stream)
         if known is not None and known[0] == day:
             return self._opened(known[1])
@@ -150,6 +155,10 @@ class ChunkWriter:
             log = self._open.get(key, lambda: ImportLog(key, path, self._job))
             self.logs[key] = log
             self._begin(stream, log, timestamp_ns, chunk)
+        elif stream in self._books:
+            self._append_book(
+                log, timestamp_ns, self._books[stream].snapshot_in_between(timestamp_ns)
+            )
         self._current[stream] = (day, log)
         return self._opened(log)
 
@@ -169,6 +178,11 @@ class ChunkWriter:
             if instrument is not None:
                 self._books[stream] = RunningBook(instrument, name)
         elif chunk is None or not begins_book(chunk):
-            payloads = running.snapshot(timestamp_ns)
-            if len(payloads):
-                log.append_chunk(BOOK_EVENT, np.full(len(payloads), timestamp_ns), payloads)
+            self._append_book(log, timestamp_ns, running.snapshot(timestamp_ns))
+
+    def _append_book(
+        self, log: ImportLog, timestamp_ns: int, payloads: list[bytes] | np.ndarray[Any, Any]
+    ) -> None:
+        if len(payloads):
+            times = np.full(len(payloads), timestamp_ns)
+            self._opened(log).append_chunk(BOOK_EVENT, times, payloads)

@@ -100,6 +100,16 @@ class RunningBook:
             events.append(l2_diff(self.instrument, timestamp_ns, bids=bids[part], asks=asks[part]))
         return events
 
+    def snapshot_in_between(self, timestamp_ns: int) -> list[bytes] | np.ndarray[Any, Any]:
+        """The book as events that continue an earlier log, after records in another one.
+
+        Nothing for levels with update ids: these show what is missing from the earlier log.
+        """
+        if isinstance(self.book, L2Book) and self.book.last_update:
+            return []
+        events = self.snapshot(timestamp_ns)
+        return events if len(events) else [loss(self.instrument, timestamp_ns, "out_of_order")]
+
     def catch_up(self, log: ImportLog) -> None:
         """Apply what the job has written to `log` since the last call; add gaps to its ledger."""
         if log is not self._log:
