@@ -147,7 +147,7 @@ class Losses:
             # Of one file, the order of lines is that of records: later losses wait for theirs. Of
             # several merged files, the place of a later line is unknown: it counts from here on.
             wait = len(followed.checked) == 1 and lines is not None
-            last = int(lines[-1]) if lines is not None and len(lines) else -1
+            last = int(lines.max()) if lines is not None and len(lines) else -1
             taken = []
             while checked < len(lost) and not (wait and lost[checked].line > last):
                 if lost[checked].symbol in (None, chunk.symbol):
