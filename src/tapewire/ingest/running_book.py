@@ -57,12 +57,12 @@ class RunningBook:
         self.stream = stream
         price_scale, size_scale = instrument.price_scale, instrument.size_scale
         self.book: L2Book | L3Book
-        if instrument.book_mode == "l3":
+        if instrument.book_mode == "l3" and stream == "book":
             self.book = L3Book(
                 instrument.rules, price_scale=price_scale, size_scale=size_scale, on_gap="resync"
             )
         else:
-            self.book = L2Book(price_scale, size_scale, on_gap="resync")
+            self.book = L2Book(price_scale, size_scale, on_gap="resync", rules=instrument.rules)
         self._reader: Any = None
         self._log: ImportLog | None = None
         # Records read of each log: if times go back over midnight, the earlier log continues.
@@ -76,15 +76,16 @@ class RunningBook:
         """The book as events that begin the next log.
 
         Of levels: a snapshot of the best ones, and diffs without ids if it has more than fit a
-        record; nothing if it is untrusted. Of orders: a reset and all orders, or if it is untrusted
-        a loss, since a book of orders begins trusted.
+        record. Of orders: a reset and all orders. Of an untrusted book, a loss; nothing of levels
+        with update ids, which show what is missing.
         """
         if isinstance(self.book, L3Book):
             if self.book.trusted:
                 return _orders(self.instrument, self.book, timestamp_ns)
             return [loss(self.instrument, timestamp_ns, "no_snapshot")]
         if not self.book.trusted:
-            return []
+            # Without update ids, a reader would apply what follows to the book of another day.
+            return [] if self.book.last_update else [loss(self.instrument, timestamp_ns, "missing")]
         bids, asks = self.book.bids(), self.book.asks()
         events: list[bytes] = [
             l2_snapshot(
@@ -107,8 +108,7 @@ class RunningBook:
         """
         if isinstance(self.book, L2Book) and self.book.last_update:
             return []
-        events = self.snapshot(timestamp_ns)
-        return events if len(events) else [loss(self.instrument, timestamp_ns, "out_of_order")]
+        return self.snapshot(timestamp_ns)
 
     def catch_up(self, log: ImportLog) -> None:
         """Apply what the job has written to `log` since the last call; add gaps to its ledger."""
