@@ -18,6 +18,7 @@ from tapewire.errors import CorruptSource, InvalidMessage, InvalidName, InvalidO
 from tapewire.ingest import source
 from tapewire.ingest.import_log import SEGMENT_BYTES
 from tapewire.ingest.importer import Chunk, Importer, ImportOptions
+from tapewire.ingest.losses import Lost
 from tapewire.ingest.pending import Pending
 from tapewire.ingest.registry import IMPORTERS
 from tapewire.ingest.report import Report
@@ -212,6 +213,11 @@ class LineImporter(Importer):
         """Declare that the line does not change a book, whether it is valid or not."""
         self._of_book = False
 
+    def lost(self, cause: str) -> None:
+        """Declare that something is missing from the line's book before the line."""
+        line, source = self._place
+        self.report.lost_at(source, Lost(line, self._symbol, cause))
+
     def wanted(self, venue: str, symbol: Any) -> Instrument | None:
         """The instrument of a symbol, added if it is new; None if the symbol is not imported."""
         instrument = self._instruments.get((venue, symbol))
@@ -229,6 +235,7 @@ class LineImporter(Importer):
                 symbol,
                 price_scale=self.options.price_scale,
                 size_scale=self.options.size_scale,
+                rules="continuous",
             )
         )
         self._instruments[venue, symbol] = instrument

@@ -155,7 +155,7 @@ class ChunkWriter:
             log = self._open.get(key, lambda: ImportLog(key, path, self._job))
             self.logs[key] = log
             self._begin(stream, log, timestamp_ns, chunk)
-        elif stream in self._books:
+        elif name == "book" and stream in self._books:
             self._append_book(
                 log, timestamp_ns, self._books[stream].snapshot_in_between(timestamp_ns)
             )
@@ -170,14 +170,14 @@ class ChunkWriter:
         self, stream: _Stream, log: ImportLog, timestamp_ns: int, chunk: Chunk | None
     ) -> None:
         venue, symbol, name = stream
-        if name != "book":
+        if not name.startswith("book"):
             return
         running = self._books.get(stream)
         if running is None:
             instrument = self._instruments.get(venue, symbol)
             if instrument is not None:
                 self._books[stream] = RunningBook(instrument, name)
-        elif chunk is None or not begins_book(chunk):
+        elif name == "book" and (chunk is None or not begins_book(chunk)):
             self._append_book(log, timestamp_ns, running.snapshot(timestamp_ns))
 
     def _append_book(
