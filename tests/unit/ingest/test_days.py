@@ -197,3 +197,20 @@ def test_duplicate_lines_change_nothing(import_lines):
     lines += [snapshot(115), *lines[-2:], diff(MIDNIGHT_NS, 130, previous=120)]
     summary, _ = import_lines(FORMAT, lines)
     assert summary.clean
+
+
+@pytest.mark.parametrize("altered", [107, 99_999])
+def test_a_diff_within_the_one_before_it_is_no_duplicate(import_lines, tmp, altered):
+    """Its ids are those of the venue, and the one before it has another last id than it had."""
+    lines = [
+        snapshot_line(MIDNIGHT_NS, 100, [["1", "1"]], [["3", "1"]], "AAA"),
+        diff(MIDNIGHT_NS + 1, altered, previous=100),
+        *(diff(MIDNIGHT_NS + id_, id_, [["1", str(id_)]]) for id_ in range(104, 112)),
+    ]
+    lines.insert(2, diff(MIDNIGHT_NS + 2, 103, previous=101))
+    summary, _ = import_lines(FORMAT, lines)
+    assert (summary.gaps, list(summary.untrusted)) == (1, ["binance_usdm/AAA/book"])
+    with replay.Replay(book_logs(tmp / "archive", "binance_usdm", "AAA")) as steps:
+        trusted = [step.book.trusted for step in steps]
+    assert trusted[:2] == [True, True]
+    assert not any(trusted[2:])

@@ -55,7 +55,7 @@ class Coinbase(CryptofeedImporter):
             exchange_ns = iso_time_ns(document["time"])
             payload = _diff(instrument, timestamp_ns, exchange_ns, document)
             if exchange_ns < self._latest_ns.get(instrument, 0):
-                self.lost("out_of_order")
+                self.lost(instrument, "out_of_order")
             self._latest_ns[instrument] = exchange_ns
             self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
         elif kind == "snapshot":
