@@ -212,6 +212,13 @@ Applied Book::apply_diff(const BookEvent& event, std::uint64_t record_seq, Sink&
     if (!apply_levels(event, sink)) [[unlikely]]
         return hold(event, record_seq);
     if (numbered) last_update_ = last;
+    return unless_crossed();
+}
+
+// A venue that shows complete updates, and trades orders that match before, shows no crossed book.
+Applied Book::unless_crossed() {
+    if (options_.rules == Rules::continuous && l2_.crossed()) [[unlikely]]
+        return distrust(Distrust::crossed);
     return Applied::changed;
 }
 
@@ -282,6 +289,7 @@ Applied Book::apply_snapshot(const BookEvent& event) {
     if (!apply_levels(event, none)) return Applied::ignored;
     last_update_ = event.update_last;
     trust();
+    const Applied applied = unless_crossed();
     // Without an id it is unknown which of them it contains; in the log they came before it.
     if (last_update_ == 0) waiting_.clear();
     // Ends early if they have a gap too: apply_diff then buffers the rest again.
@@ -289,7 +297,7 @@ Applied Book::apply_snapshot(const BookEvent& event) {
         waiting_.drain([&](const BookEvent& diff, std::uint64_t seq) {
             if (!quarantined_) apply_diff(diff, seq, none);
         });
-    return Applied::changed;
+    return applied;
 }
 
 Applied Book::hold(const BookEvent& diff, std::uint64_t record_seq) {

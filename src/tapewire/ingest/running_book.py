@@ -62,7 +62,7 @@ class RunningBook:
     def __init__(self, instrument: Instrument, stream: str) -> None:
         self.instrument = instrument
         self.stream = stream
-        self.book = _empty(instrument)
+        self.book = self._empty()
         self._reader: Any = None
         self._log: ImportLog | None = None
         # Records read of each log: if times go back over midnight, the earlier log continues.
@@ -71,6 +71,17 @@ class RunningBook:
 
     def __repr__(self) -> str:
         return f"RunningBook({self.instrument.venue}:{self.instrument.symbol}, {self.book!r})"
+
+    def _empty(self) -> L2Book | L3Book:
+        one = self.instrument
+        if one.book_mode == "l3" and self.stream == "book":
+            return L3Book(
+                one.rules,
+                price_scale=one.price_scale,
+                size_scale=one.size_scale,
+                on_gap="resync",
+            )
+        return L2Book(one.price_scale, one.size_scale, on_gap="resync", rules=one.rules)
 
     @property
     def of_orders(self) -> bool:
@@ -87,7 +98,7 @@ class RunningBook:
 
         Its gaps are in the ledger; they are noted, so that one that ends is updated there.
         """
-        self.book = _empty(self.instrument)
+        self.book = self._empty()
         for batch in batches_of(log, log.first_seq):
             self.book.apply_batch(batch)
         self._noted = [(log, self._entry(gap)) for gap in self.book.gaps]
@@ -96,15 +107,16 @@ class RunningBook:
         """The book as events that begin the next log.
 
         Of levels: a snapshot of the best ones, and diffs without ids if it has more than fit a
-        record; nothing if it is untrusted. Of orders: a reset and all orders, or if it is untrusted
-        a loss, since a book of orders begins trusted.
+        record. Of orders: a reset and all orders. Of an untrusted book, a loss; nothing of levels
+        with update ids, which show what is missing.
         """
         if isinstance(self.book, L3Book):
             if self.book.trusted:
                 return _orders(self.instrument, self.book, timestamp_ns)
             return [loss(self.instrument, timestamp_ns, "no_snapshot")]
         if not self.book.trusted:
-            return []
+            # Without update ids, a reader would apply what follows to the book of another day.
+            return [] if self.book.last_update else [loss(self.instrument, timestamp_ns, "missing")]
         bids, asks = self.book.bids(), self.book.asks()
         events: list[bytes] = [
             l2_snapshot(
@@ -119,6 +131,15 @@ class RunningBook:
             part = slice(start, start + MAX_LEVELS)
             events.append(l2_diff(self.instrument, timestamp_ns, bids=bids[part], asks=asks[part]))
         return events
+
+    def snapshot_in_between(self, timestamp_ns: int) -> list[bytes] | np.ndarray[Any, Any]:
+        """The book as events that continue an earlier log, after records in another one.
+
+        Nothing for levels with update ids: these show what is missing from the earlier log.
+        """
+        if isinstance(self.book, L2Book) and self.book.last_update:
+            return []
+        return self.snapshot(timestamp_ns)
 
     def catch_up(self, log: ImportLog) -> None:
         """Apply what the job has written to `log` since the last call; add gaps to its ledger."""
@@ -181,15 +202,6 @@ class RunningBook:
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
-
-
-def _empty(instrument: Instrument) -> L2Book | L3Book:
-    price_scale, size_scale = instrument.price_scale, instrument.size_scale
-    if instrument.book_mode == "l3":
-        return L3Book(
-            instrument.rules, price_scale=price_scale, size_scale=size_scale, on_gap="resync"
-        )
-    return L2Book(price_scale, size_scale, on_gap="resync")
 
 
 def _orders(instrument: Instrument, book: L3Book, timestamp_ns: int) -> np.ndarray[Any, Any]:

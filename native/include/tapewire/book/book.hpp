@@ -146,6 +146,7 @@ class Book {
     template <typename Sink>
     bool apply_deltas(const market::BookEvent& event, Sink& sink);
     Applied apply_snapshot(const market::BookEvent& event);
+    Applied unless_crossed();
     Applied hold(const market::BookEvent& diff, std::uint64_t record_seq);
     bool rescale(const market::BookEvent& event, market::BookEvent& out);
 
