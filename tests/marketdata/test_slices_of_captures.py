@@ -100,8 +100,9 @@ def test_all_slices_of_a_capture_give_the_bits_of_one_pass(one_pass, name, query
     check(*one_pass(name, query), SPANS[span], None)
 
 
+# The sample of Shenzhen begins in the middle of a session: an untrusted book has no snapshots.
 @pytest.mark.parametrize("query", ["book by event", "features on a grid"])
-@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("name", sorted(CAPTURES.keys() - {"szse"}))
 def test_slices_at_snapshots_are_complete(one_pass, name, query):
     asked, whole = one_pass(name, query)
     parts = asked.view.plan(asked.options.replace(partitions=6), asked.logs, 6)
