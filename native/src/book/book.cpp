@@ -2,6 +2,7 @@
 
 #include <cassert>
 
+#include "guarded.hpp"
 #include "scale.hpp"
 #include "tapewire/error.hpp"
 
@@ -110,34 +111,6 @@ Applied Book::apply_any(const BookEvent& event, std::uint64_t record_seq, Sink& 
         sink.event(*this);
         return applied;
     });
-}
-
-Applied Book::apply(const market::OrderEvent& event, std::uint64_t record_seq) {
-    note(BookMode::l3, event.venue_id, event.market_id, record_seq, event.ingest_ts_ns,
-         event.exchange_ts_ns);
-    return guarded([&] {
-        if (quarantined_) [[unlikely]]
-            return Applied::ignored;
-        return apply_l3(event.order, event.order.price_scale, event.order.size_scale);
-    });
-}
-
-template <typename F>
-Applied Book::guarded(F&& take) {
-    Applied applied;
-    try {
-        applied = take();
-    } catch (const Error&) {
-        throw;  // thrown by a rule, before anything was changed
-    } catch (...) {
-        // Out of memory somewhere within the event. No gap is recorded: that would take memory.
-        if (trusted()) distrust_ = Distrust::interrupted;
-        to_raise_ = false;
-        throw;
-    }
-    if (to_raise_) [[unlikely]]
-        throw_if_raised();
-    return applied;
 }
 
 void Book::check_ours(BookMode mode, std::uint16_t venue_id, std::uint32_t market_id) {
