@@ -6,6 +6,7 @@ every reader of the log sees an untrusted book from there on.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -77,7 +78,19 @@ class Losses:
 
     def add(self, source: int, lost: Lost) -> None:
         """Add a loss in a file, before the records around it are written."""
-        self._lost.setdefault(source, []).append(lost)
+        entries = self._lost.setdefault(source, [])
+        if not entries or entries[-1].line <= lost.line:
+            entries.append(lost)
+            return
+        # Streams wait for the lines in their order: those they have passed stay first.
+        passed = max((each.checked.get(source, 0) for each in self._streams.values()), default=0)
+        bisect.insort(entries, lost, passed, key=lambda entry: entry.line)
+
+    def forget(self, stream: tuple[str, str, str]) -> None:
+        """A loss was not written: the log has the records around it from before."""
+        followed = self._streams.get(stream)
+        if followed is not None:
+            followed.doubted = False
 
     def marked(self, chunk: Chunk, instrument: Instrument | None) -> Iterator[Chunk]:
         """The chunk, with a loss wherever something is missing before one of its records."""
@@ -92,14 +105,14 @@ class Losses:
             if place > start:
                 yield chunk.part(start, place)
                 followed.latest_ns = int(chunk.timestamps_ns[place - 1])
-                followed.doubted = followed.doubted and not _ends_doubt(chunk, start, place)
+                followed.doubted = _doubted_after(chunk, start, place, followed.doubted)
                 start = place
             if not followed.doubted:
                 if followed.latest_ns is None:
                     followed.latest_ns = int(chunk.timestamps_ns[place])
                 yield _loss_chunk(chunk, instrument, followed, places[place])
         if start < len(chunk):
-            followed.doubted = followed.doubted and not _ends_doubt(chunk, start, len(chunk))
+            followed.doubted = _doubted_after(chunk, start, len(chunk), followed.doubted)
             followed.latest_ns = int(chunk.timestamps_ns[-1])
             yield chunk.part(start, len(chunk)) if start else chunk
 
@@ -146,8 +159,11 @@ class Losses:
             lines = None if chunk.lines is None else np.asarray(chunk.lines)[at]
             # Of one file, the order of lines is that of records: later losses wait for theirs. Of
             # several merged files, the place of a later line is unknown: it counts from here on.
-            wait = len(followed.checked) == 1 and lines is not None
-            last = int(lines[-1]) if lines is not None and len(lines) else -1
+            of_one_file = len(followed.checked) == 1 or (
+                isinstance(chunk.sources, int) and chunk.sources == source
+            )
+            wait = of_one_file and lines is not None
+            last = int(lines.max()) if lines is not None and len(lines) else -1
             taken = []
             while checked < len(lost) and not (wait and lost[checked].line > last):
                 if lost[checked].symbol in (None, chunk.symbol):
@@ -232,13 +248,16 @@ def _types(chunk: Chunk, start: int, stop: int) -> _Array:
     return np.array([row[_EVENT_TYPE] for row in rows], np.uint8)
 
 
-def _ends_doubt(chunk: Chunk, start: int, stop: int) -> bool:
-    """Whether a book can be trusted again after one of these records."""
+def _doubted_after(chunk: Chunk, start: int, stop: int, doubted: bool) -> bool:
+    """Whether a book is in doubt after these records, if it is before them."""
     types = _types(chunk, start, stop)
-    if np.isin(types, (EventType.SNAPSHOT, EventType.RESET)).any():
-        return True
+    decisive = types[np.isin(types, (EventType.SNAPSHOT, EventType.RESET, EventType.LOSS))]
+    if len(decisive):
+        return bool(decisive[-1] == EventType.LOSS)
+    if not doubted or isinstance(chunk.payloads, np.ndarray):
+        return doubted
     # A diff with update ids shows whether one before it is missing.
-    return not isinstance(chunk.payloads, np.ndarray) and any(
+    return not any(
         row[_BOOK_MODE] == 0
         and row[_EVENT_TYPE] == EventType.DIFF
         and any(row[_UPDATE_LAST : _UPDATE_LAST + 8])

@@ -14,6 +14,7 @@ from tapewire.book import L2Book, L3Book
 from tapewire.book.gaps import Gap
 from tapewire.errors import CorruptMetadata
 from tapewire.ingest.import_log import ImportLog
+from tapewire.ingest.seen_rows import batches_of
 from tapewire.protocol.market import (
     EventType,
     L3Type,
@@ -42,8 +43,17 @@ _CAUSES = {
     "duplicate_order": "an order that is in the book was added again",
     "venue_loss": "the venue or the vendor reports lost messages",
     "crossed": "the book is crossed outside an auction",
+    "partial_source": "the source has only events of orders at the best levels",
 }
-_OF_FEED = ("venue_gap", "feed_gap", "feed_order", "unknown_order", "venue_loss", "no_snapshot")
+_OF_FEED = (
+    "venue_gap",
+    "feed_gap",
+    "feed_order",
+    "unknown_order",
+    "venue_loss",
+    "no_snapshot",
+    "partial_source",
+)
 
 
 class RunningBook:
@@ -55,14 +65,7 @@ class RunningBook:
     def __init__(self, instrument: Instrument, stream: str) -> None:
         self.instrument = instrument
         self.stream = stream
-        price_scale, size_scale = instrument.price_scale, instrument.size_scale
-        self.book: L2Book | L3Book
-        if instrument.book_mode == "l3":
-            self.book = L3Book(
-                instrument.rules, price_scale=price_scale, size_scale=size_scale, on_gap="resync"
-            )
-        else:
-            self.book = L2Book(price_scale, size_scale, on_gap="resync")
+        self.book = _empty(instrument)
         self._reader: Any = None
         self._log: ImportLog | None = None
         # Records read of each log: if times go back over midnight, the earlier log continues.
@@ -71,6 +74,26 @@ class RunningBook:
 
     def __repr__(self) -> str:
         return f"RunningBook({self.instrument.venue}:{self.instrument.symbol}, {self.book!r})"
+
+    @property
+    def of_orders(self) -> bool:
+        """Whether it is a book of single orders."""
+        return isinstance(self.book, L3Book)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it shows which of the next records are in its log already."""
+        return self.book.trusted and (self.of_orders or self.book.last_update > 0)
+
+    def begin(self, log: ImportLog) -> None:
+        """Become the book that the records in `log` from before the job give.
+
+        Its gaps are in the ledger; they are noted, so that one that ends is updated there.
+        """
+        self.book = _empty(self.instrument)
+        for batch in batches_of(log, log.first_seq):
+            self.book.apply_batch(batch)
+        self._noted = [(log, self._entry(gap)) for gap in self.book.gaps]
 
     def snapshot(self, timestamp_ns: int) -> list[bytes] | np.ndarray[Any, Any]:
         """The book as events that begin the next log.
@@ -161,6 +184,15 @@ class RunningBook:
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
+
+
+def _empty(instrument: Instrument) -> L2Book | L3Book:
+    price_scale, size_scale = instrument.price_scale, instrument.size_scale
+    if instrument.book_mode == "l3":
+        return L3Book(
+            instrument.rules, price_scale=price_scale, size_scale=size_scale, on_gap="resync"
+        )
+    return L2Book(price_scale, size_scale, on_gap="resync")
 
 
 def _orders(instrument: Instrument, book: L3Book, timestamp_ns: int) -> np.ndarray[Any, Any]:

@@ -43,8 +43,9 @@ enum class Distrust : std::uint8_t {
     feed_order,
     damaged_source,
     venue_loss,
+    partial_source,
 };
-inline constexpr Distrust kMaxDistrust = Distrust::venue_loss;
+inline constexpr Distrust kMaxDistrust = Distrust::partial_source;
 // Whether a loss event was the cause.
 constexpr bool is_loss(Distrust cause) noexcept { return cause >= Distrust::rejected; }
 const char* name_of(Distrust cause) noexcept;

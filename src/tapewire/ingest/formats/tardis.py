@@ -289,7 +289,15 @@ def _chunk(
     times = np.ascontiguousarray(block["local_timestamp"])
     source = block.source.index
     return Chunk(
-        instrument.venue, instrument.symbol, stream, type_id, times, payloads, block.line, source
+        instrument.venue,
+        instrument.symbol,
+        stream,
+        type_id,
+        times,
+        payloads,
+        block.line,
+        source,
+        unique=True,
     )
 
 
