@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -35,3 +36,22 @@ def compiled(name: str, *flags: str, depends: tuple[Path, ...] = ()) -> Path:
             program
         )  # two runs may compile at once: the last one wins, with a complete file
     return program
+
+
+def core() -> Path:
+    """The native library of the installed package."""
+    spec = importlib.util.find_spec("tapewire._native")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "libtapewire_core.so"
+
+
+def compiled_against_core(name: str) -> Path:
+    """`native/<name>` as a library over the installed core, with the flags of CMake's build."""
+    include = ROOT / "native" / "include"
+    return compiled(
+        name,
+        *("-O3", "-DNDEBUG", "-fno-semantic-interposition", "-fPIC", "-shared"),
+        *(f"-I{include}", str(core()), f"-Wl,-rpath,{core().parent}"),
+        depends=tuple(sorted(include.rglob("*.hpp"))),
+    )

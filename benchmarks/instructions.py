@@ -10,7 +10,6 @@ on the compiler as much as on the source, so each compiler has its own baseline.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import platform
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import harness
-from benchmarks.compiled import compiled
+from benchmarks.compiled import compiled_against_core, core
 from benchmarks.counted import OPERATIONS, RECORDS
 from benchmarks.machine import ROOT
 
@@ -64,25 +63,12 @@ def compiler_of(binary: Path) -> str:
     raise NotCompared(f"{binary.name} does not say which compiler made it")
 
 
-def _core() -> Path:
-    spec = importlib.util.find_spec("tapewire._native")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent / "libtapewire_core.so"
-
-
-def _library(core: Path) -> Path:
-    """The counted calls, compiled as CMake compiles the package, over the installed core."""
-    include = ROOT / "native" / "include"
-    library = compiled(
-        "counted.cpp",
-        *("-O3", "-DNDEBUG", "-fno-semantic-interposition", "-fPIC", "-shared"),
-        *(f"-I{include}", str(core), f"-Wl,-rpath,{core.parent}"),
-        depends=tuple(sorted(include.rglob("*.hpp"))),
-    )
-    if compiler_of(library) != compiler_of(core):
+def _library() -> Path:
+    """The counted calls, made by the compiler of the installed core."""
+    library = compiled_against_core("counted.cpp")
+    if compiler_of(library) != compiler_of(core()):
         raise NotCompared(
-            f"the core was made by {compiler_of(core)} and the counted calls by "
+            f"the core was made by {compiler_of(core())} and the counted calls by "
             f"{compiler_of(library)}; set CXX to the former"
         )
     return library
@@ -103,8 +89,7 @@ def count() -> dict[str, Counts]:
     """One run under callgrind: the counts of the kinds "native" and "python"."""
     if shutil.which("valgrind") is None:
         raise NotCompared("needs valgrind")
-    core = _core()
-    library = _library(core)
+    library = _library()
     with harness.scratch() as directory:
         run = subprocess.run(
             [
@@ -129,7 +114,7 @@ def count() -> dict[str, Counts]:
         own = per_record[f"python {call}"] - per_record.pop(f"empty {call}")
         per_record[f"python {call}, beyond an empty call"] = own
     # valgrind has no AVX-512: the counts depend on which checksum code was selected.
-    native = f"{compiler_of(core)} {platform.machine()}, {run.stdout.strip()}"
+    native = f"{compiler_of(core())} {platform.machine()}, {run.stdout.strip()}"
     built_by = {"native": native, "python": f"{native}, {_interpreter()}"}
     return {
         kind: Counts(name, {op: n for op, n in per_record.items() if op.startswith(kind)})

@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks.books import alternatives, captures, events, tape
 from benchmarks.books.replay import Ending, Job, Replayed
+from benchmarks.compiled import compiled_against_core
 from benchmarks.harness import Row, Scale, scratch
 from benchmarks.machine import ROOT
 
@@ -38,8 +39,16 @@ class Book:
     def missing(self) -> str | None:
         return None if self.package is None else alternatives.missing(self.package)
 
+    def library(self) -> str:
+        """The compiled loop of a book that has one."""
+        if self.form == "native":
+            return str(alternatives.nautilus_library())
+        return str(compiled_against_core("tapewire_books.cpp")) if self.module == "alone" else ""
+
 
 OURS = Book("Tapewire", "ours")
+# Orders alone: prebuilt events in memory and a native loop, which is what the alternatives get.
+OURS_ALONE = Book("Tapewire, the book alone", "alone")
 HFT = tuple(
     Book(f"hftbacktest, {form}", "hftbacktest_books", form, "hftbacktest")
     for form in ("hash map", "vector")
@@ -52,7 +61,7 @@ NAUTILUS = Book("nautilus_trader, native loop", "nautilus_books", "native", "nau
 NAUTILUS_PYTHON = Book(
     "nautilus_trader, Python loop", "nautilus_books", "python", "nautilus_trader"
 )
-ALL = (OURS, *HFT, HFT_WHOLE, NAUTILUS, NAUTILUS_PYTHON)
+ALL = (OURS, OURS_ALONE, *HFT, HFT_WHOLE, NAUTILUS, NAUTILUS_PYTHON)
 
 
 @dataclass(frozen=True)
@@ -68,9 +77,19 @@ class Market:
     # price of a crossed book differently.
     same_tops: bool = True
 
+    @property
+    def title(self) -> str:
+        return f"{self.kind.upper()}, {self.what}"
 
-BARS = {"l2": {"hftbacktest": 2.0, "nautilus_trader": 5.0},
-        "l3": {"hftbacktest": 3.0, "nautilus_trader": 3.0}}  # fmt: skip
+
+# By kind of market: what of Tapewire is held against which factor of each alternative.
+BARS: dict[str, tuple[tuple[Book, str, dict[str, float]], ...]] = {
+    "l2": ((OURS, "", {"hftbacktest": 2.0, "nautilus_trader": 5.0}),),
+    "l3": (
+        (OURS_ALONE, ", the book alone", {"hftbacktest": 3.0, "nautilus_trader": 3.0}),
+        (OURS, ", from the queue", {"hftbacktest": 2.0, "nautilus_trader": 2.0}),
+    ),
+}
 
 
 def started(book: Book, job: Job) -> dict[str, Any]:
@@ -95,8 +114,7 @@ def prepared(directory: Path, market: Market, rounds: int) -> Job:
 
 
 def of(job: Job, book: Book) -> Job:
-    library = str(alternatives.nautilus_library()) if book.form == "native" else ""
-    return Job(**asdict(job) | {"form": book.form, "library": library})
+    return Job(**asdict(job) | {"form": book.form, "library": book.library()})
 
 
 def replayed(book: Book, job: Job) -> Replayed:
@@ -112,7 +130,8 @@ def differing(found: dict[str, Replayed], same_tops: bool) -> list[str]:
     lines = []
     for other, replay in others:
         assert replay.ending is not None
-        names = ["bids", "asks"] + (["bid_sum", "ask_sum"] if same_tops else [])
+        same = same_tops or {name, other} <= {OURS.title, OURS_ALONE.title}
+        names = ["bids", "asks"] + (["bid_sum", "ask_sum"] if same else [])
         lines += [
             f"{other}: {what}={getattr(replay.ending, what)}, "
             f"{name} has {getattr(first.ending, what)}"
@@ -127,7 +146,7 @@ def compared(job: Job, same_tops: bool, passes: int) -> dict[str, Replayed]:
     found: dict[str, Replayed] = {}
     for _ in range(passes):  # minutes apart in a full run: a busy minute affects one pass
         for book in ALL:
-            if book.missing is None:
+            if book.missing is None and (job.kind == "l3" or book != OURS_ALONE):
                 new = replayed(book, job)
                 if book.title in found:
                     new.wall_s = found[book.title].wall_s + new.wall_s
@@ -147,26 +166,38 @@ def _detail(replay: Replayed) -> dict[str, Any]:
     }
 
 
-def rows_of(market: Market, found: dict[str, Replayed]) -> list[Row]:
-    """Tapewire against the fastest form of each alternative, then each book by itself."""
-    ours = found[OURS.title]
-    rate = {title: replay.best_rate / 1e6 for title, replay in found.items()}
-    what = f"{market.kind.upper()}, {market.what}"
+def _fastest(package: str, found: dict[str, Replayed]) -> str | None:
+    """The title of the fastest form of an alternative, None if it was not measured."""
+    forms = [book.title for book in ALL if book.package == package and book.title in found]
+    return max(forms, key=lambda title: found[title].best_rate, default=None)
+
+
+def judged_rows(market: Market, found: dict[str, Replayed]) -> list[Row]:
+    """Tapewire against the fastest form of each alternative, in each way of replaying."""
     rows = []
-    for package, bar in BARS[market.kind].items():
-        forms = [book.title for book in ALL if book.package == package and book.title in found]
-        if forms:
-            fastest = max(forms, key=rate.__getitem__)
-            detail = _detail(ours) | {"against_series": _detail(found[fastest])["series"]}
-            value, other = rate[OURS.title], rate[fastest]
-            rows.append(Row(FAMILY, f"{what}, beside {package}", value, UNIT, fastest, other,
-                            ("≥", bar), detail))  # fmt: skip
-    if not rows:
-        rows.append(Row(FAMILY, what, rate[OURS.title], UNIT, detail=_detail(ours)))
+    for ours, way, bars in BARS[market.kind]:
+        what, replay = f"{market.title}{way}", found[ours.title]
+        value = replay.best_rate / 1e6
+        held = [(package, bar, _fastest(package, found)) for package, bar in bars.items()]
+        for package, bar, other in held:
+            if other is not None:
+                detail = _detail(replay) | {"against_series": _detail(found[other])["series"]}
+                rows.append(Row(FAMILY, f"{what}, beside {package}", value, UNIT, other,
+                                found[other].best_rate / 1e6, ("≥", bar), detail))  # fmt: skip
+        if all(other is None for _, _, other in held):
+            rows.append(Row(FAMILY, what, value, UNIT, detail=_detail(replay)))
+    return rows
+
+
+def rows_of(market: Market, found: dict[str, Replayed]) -> list[Row]:
+    """The rows that have a bar, then each book by itself."""
+    rows = judged_rows(market, found)
     for title, replay in found.items():
-        detail = _detail(replay) | {"market": what, "ours": replay is ours}
-        detail |= {"book": title, "column": f"{what}, {UNIT}"}
-        rows.append(Row(FAMILY, f"  {what}: {title}", rate[title], UNIT, detail=detail))
+        detail = _detail(replay) | {"market": market.title}
+        detail |= {"ours": title in (OURS.title, OURS_ALONE.title)}
+        detail |= {"book": title, "column": f"{market.title}, {UNIT}"}
+        what = f"  {market.title}: {title}"
+        rows.append(Row(FAMILY, what, replay.best_rate / 1e6, UNIT, detail=detail))
     return rows
 
 

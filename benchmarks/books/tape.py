@@ -41,12 +41,11 @@ def write_l2(path: Path, events: Events, price_scale: int, size_scale: int) -> N
             writer.append(market.BOOK_EVENT, payload, timestamp_ns=now)
 
 
-def write_l3(path: Path, events: Events, price_scale: int, size_scale: int) -> None:
-    """One record per event; a trade names the resting order by its side."""
+def l3_rows(events: Events, price_scale: int, size_scale: int) -> Events:
+    """One row per event; a trade names the resting order by its side."""
     instrument = Instrument.of("bench", "L3", price_scale, size_scale, book_mode="l3")
     rows = market.l3_rows(instrument, len(events))
-    times = FIRST_NS + np.arange(len(events), dtype=np.int64) * 1_000
-    rows["head"]["ingest_ts_ns"] = times
+    rows["head"]["ingest_ts_ns"] = FIRST_NS + np.arange(len(events), dtype=np.int64) * 1_000
     rows["head"]["native_seq"] = np.arange(1, len(events) + 1)
     order, trade, bid = rows["order"], events["type"] == TRADE, events["side"] == BUY
     order["event_type"], order["price"] = events["type"], events["price"]
@@ -58,6 +57,13 @@ def write_l3(path: Path, events: Events, price_scale: int, size_scale: int) -> N
     order["ask_order_id"] = np.where(trade & ~bid, events["order"], 0)
     order["flags"] |= np.where(trade & bid, np.uint32(market.L3Flags.HAS_BID), np.uint32(0))
     order["flags"] |= np.where(trade & ~bid, np.uint32(market.L3Flags.HAS_ASK), np.uint32(0))
+    return rows
+
+
+def write_l3(path: Path, events: Events, price_scale: int, size_scale: int) -> None:
+    """One record per event."""
+    rows = l3_rows(events, price_scale, size_scale)
+    times = rows["head"]["ingest_ts_ns"].astype(np.int64)
     with tw.open_publisher(path, segment_bytes=_segment(len(rows) * EVENT_BYTES)) as writer:
         writer.append_batch(market.BOOK_EVENT, rows, timestamps_ns=times)
 

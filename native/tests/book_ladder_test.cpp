@@ -1,6 +1,8 @@
 // One side of a book compared with std::map, while windows are added, moved and removed.
+#include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -183,7 +185,7 @@ TEST(chunks_stay_in_order_whatever_is_inserted_and_erased) {
 TEST(ids_are_found_while_others_come_and_go) {
     std::mt19937_64 random(3);
     OrderIndex index;
-    std::vector<std::uint64_t> ids;  // by slot; 0: free
+    std::vector<std::uint64_t> ids{0};  // by slot; slot 0 means none
     std::map<std::uint64_t, std::uint32_t> map;
     const auto id_of = [&](std::uint32_t slot) { return ids[slot]; };
     for (int i = 0; i < 50'000; ++i) {
@@ -191,19 +193,48 @@ TEST(ids_are_found_while_others_come_and_go) {
         const std::uint64_t id =
             random() % 2 == 0 ? 1 + random() % 3000 : (1 + random() % 3000) << 40;
         const auto known = map.find(id);
-        CHECK_EQ(index.find(id, id_of), known == map.end() ? OrderIndex::kNone : known->second);
+        CHECK_EQ(index.find(id, id_of).slot,
+                 known == map.end() ? OrderIndex::kNone : known->second);
         if (known != map.end()) {
-            index.erase(id, known->second);
+            CHECK(!index.insert(id, known->second, id_of));
+            index.erase(id, index.find(id, id_of));
             map.erase(known);
         } else {
             ids.push_back(id);
             const auto slot = static_cast<std::uint32_t>(ids.size() - 1);
-            index.insert(id, slot);
+            CHECK(index.insert(id, slot, id_of));
             map[id] = slot;
         }
     }
     CHECK_EQ(index.size(), map.size());
-    for (const auto& [id, slot] : map) CHECK_EQ(index.find(id, id_of), slot);
+    for (const auto& [id, slot] : map) CHECK_EQ(index.find(id, id_of).slot, slot);
+}
+
+// Ids whose hashes have the same upper bits, so that one bucket and those after it overflow. The
+// hash multiplies id ^ (id >> 32); both steps are reversed here.
+TEST(ids_of_one_bucket_are_found_in_the_buckets_after_it) {
+    std::uint64_t inverse = 0x9E3779B97F4A7C15u;
+    for (int i = 0; i < 5; ++i) inverse *= 2 - 0x9E3779B97F4A7C15u * inverse;
+    std::mt19937_64 random(4);
+    OrderIndex index;
+    std::vector<std::uint64_t> ids{0};
+    const auto id_of = [&](std::uint32_t slot) { return ids[slot]; };
+    for (std::uint64_t i = 1; i <= 200; ++i) {
+        const std::uint64_t mixed = (0xABCD'E000'0000'0000u | i << 33 | i) * inverse;
+        ids.push_back(mixed ^ (mixed >> 32));
+        CHECK(index.insert(ids.back(), static_cast<std::uint32_t>(i), id_of));
+    }
+    std::vector<std::uint32_t> slots(200);
+    std::iota(slots.begin(), slots.end(), 1u);
+    std::shuffle(slots.begin(), slots.end(), random);
+    for (std::size_t gone = 0; gone < slots.size(); ++gone) {
+        const std::uint64_t id = ids[slots[gone]];
+        index.erase(id, index.find(id, id_of));
+        for (std::size_t i = 0; i < slots.size(); ++i)
+            CHECK_EQ(index.find(ids[slots[i]], id_of).slot,
+                     i <= gone ? OrderIndex::kNone : slots[i]);
+    }
+    CHECK_EQ(index.size(), 0u);
 }
 
 TEST_MAIN()

@@ -1,10 +1,12 @@
 // The rules of books, and saved books with hostile bytes.
 #include <cstring>
 #include <limits>
+#include <random>
 #include <string>
 
 #include "book_kit.hpp"
 #include "check.hpp"
+#include "tapewire/book/batch.hpp"
 #include "tapewire/book/book.hpp"
 #include "tapewire/checksum.hpp"
 #include "tapewire/error.hpp"
@@ -55,6 +57,31 @@ bool loads(const std::vector<std::byte>& bytes, const Options& options) {
     } catch (const Error&) {
         return false;
     }
+}
+
+// Orders on both sides in few levels, so that queues have heads, middles and tails to leave; the
+// venue's rules decide what else an event means.
+std::vector<format::L3Event> day_of_orders(std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::vector<format::L3Event> day;
+    for (std::uint64_t id = 1; id <= 20'000; ++id) {
+        const Side side = random() % 2 == 0 ? Side::buy : Side::sell;
+        const auto away = static_cast<std::int64_t>(1 + random() % 40);
+        const std::int64_t price = side == Side::buy ? 1000 - away : 1000 + away;
+        day.push_back(order(L3Type::add, id, side, price, 1'000).order);
+        const std::uint64_t other = 1 + random() % id;
+        const auto some = static_cast<std::int64_t>(random() % 4);
+        const std::uint64_t kind = random() % 4;
+        if (kind == 0) day.push_back(order(L3Type::cancel, other, Side::unknown, 0, some).order);
+        if (kind == 1) day.push_back(order(L3Type::modify, other, side, price, 998 + some).order);
+        if (kind == 2) day.push_back(trade(other, 0, price, some, Side::sell).order);
+        if (kind == 3) day.push_back(trade(other, 1 + random() % id, price, some).order);
+    }
+    for (format::L3Event& e : day) {
+        e.price_scale = e.size_scale = 8;
+        e.flags |= format::kL3OpeningAuction;  // may cross
+    }
+    return day;
 }
 
 }  // namespace
@@ -264,6 +291,28 @@ TEST(a_trade_of_an_order_with_itself_reduces_it_once) {
     book.apply(trade(1, 1, 100, 5), 2);
     CHECK_EQ(book.order_count(), 0);
     CHECK(book.consistent());
+}
+
+TEST(orders_in_memory_give_the_book_that_their_records_give) {
+    for (const Rules rules : {Rules::none, Rules::szse, Rules::sse}) {
+        const auto day = day_of_orders(static_cast<std::uint64_t>(rules));
+        Book one = l3(rules), all = l3(rules);
+        std::uint64_t seq = 0;
+        kit::BookEvent event = kit::event(kit::EventType::diff, kit::BookMode::l3);
+        std::vector<TopRow> expected, tops;
+        for (const format::L3Event& e : day) {
+            event.order = e;
+            one.apply(event, ++seq);
+            expected.push_back(one.top_row(0));
+        }
+        apply_orders(all, {}, day, 1, [&] { tops.push_back(all.top_row(0)); });
+        CHECK_EQ(tops.size(), day.size());
+        CHECK(std::memcmp(tops.data(), expected.data(), tops.size() * sizeof(TopRow)) == 0);
+        CHECK(all.consistent() && all.hash() == one.hash());
+        CHECK_EQ(all.order_count(), one.order_count());
+        CHECK(all.order_count() > 1'000);
+        CHECK_EQ(all.last_seq(), day.size());
+    }
 }
 
 TEST(an_untrusted_book_is_not_saved) {

@@ -256,7 +256,7 @@ TEST(every_field_of_a_diff_that_breaks_a_rule_is_named) {
     CHECK(names(refused(with(bytes, 8, std::uint8_t{1})), "endianness=1"));
     CHECK(names(refused(with(bytes, 24, std::uint64_t{999})), "ingest_ts_ns=999"));
     CHECK(names(refused(with(bytes, 56, std::uint8_t{0})), "event_type=0"));
-    CHECK(names(refused(with(bytes, 56, std::uint8_t{5})), "event_type=5"));
+    CHECK(names(refused(with(bytes, 56, std::uint8_t{6})), "event_type=6"));
     CHECK(names(refused(with(bytes, 56, std::uint8_t{3})), "record_len=128"));
     CHECK(names(refused(with(bytes, 57, std::uint8_t{2})), "book_mode=2"));
     CHECK(names(refused(with(bytes, 58, std::uint16_t{8})), "flags=8"));

@@ -1,7 +1,8 @@
 #include "tapewire/book/batch.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
-#include <type_traits>
 
 #include "tapewire/checksum.hpp"
 
@@ -19,44 +20,49 @@ RecordView view_of(const BatchColumns& records, std::size_t i) noexcept {
     return view;
 }
 
-// The orders that events name are scattered in memory, and waiting for them is most of the cost of
-// an event: so their memory is prefetched this many events ahead. The ids are not checked yet and
-// may be invalid.
-constexpr std::size_t kEntryAhead = 16, kOrderAhead = 8;
+// Events that are decoded before the first of them is applied.
+constexpr std::size_t kRun = 64;
+using Run = std::array<market::OrderEvent, kRun>;
 
-std::uint64_t order_id_of(const BatchColumns& records, std::size_t i) noexcept {
-    constexpr std::size_t kAt = sizeof(format::BookEventHeader);
-    if (records.payload_len[i] < kAt + sizeof(format::L3Event)) return 0;
-    const auto at = [&](std::size_t offset) {
-        return detail::load_as<std::uint64_t>(records.payload[i] + kAt + offset);
-    };
-    // For a trade, the order that rested: the only one it names; otherwise a wrong guess.
-    return at(offsetof(format::L3Event, order_id)) | at(offsetof(format::L3Event, bid_order_id)) |
-           at(offsetof(format::L3Event, ask_order_id));
+// Decodes the events of orders from record `at` on, up to the first record that is anything else.
+// A loop of its own: it has no branch that depends on the market, unlike applying them, which the
+// core cannot run ahead of.
+std::size_t decode_run(const L3& l3, const BatchColumns& records, std::size_t at, std::size_t to,
+                       Run& run) {
+    const bool prefetches = l3.prefetches();
+    const std::size_t most = std::min(to - at, kRun);
+    std::size_t n = 0;
+    for (; n < most && records.type_id[at + n] == format::kBookEvent; ++n) {
+        if (!market::decode_order_event(records.payload[at + n], records.payload_len[at + n],
+                                        records.timestamp_ns[at + n], run[n]))
+            break;
+        if (prefetches) l3.prefetch_entry(order_id_of(run[n].order));
+    }
+    return n;
 }
 
-// Calls f(event, seq) with an OrderEvent, or with a BookEvent if the event is not a plain one.
-template <typename F>
-void each_event(const Book& book, const BatchColumns& records, std::size_t from, std::size_t to,
-                std::size_t& done, F&& f) {
+// Applies each event, an order's by itself and any other by take(event, seq), and calls
+// after(applied).
+template <typename Take, typename After>
+void each_event(Book& book, const BatchColumns& records, std::size_t from, std::size_t to,
+                std::size_t& done, Take&& take, After&& after) {
     const bool l3 = book.options().mode == format::BookMode::l3;
-    market::OrderEvent order;
+    Run run;
     market::BookEvent event;
-    for (std::size_t i = from; i < to; ++i) {
-        if (l3 && i + kEntryAhead < to) {
-            __builtin_prefetch(records.payload[i + kOrderAhead]);  // its header, read again later
-            book.l3().prefetch_entry(order_id_of(records, i + kEntryAhead));
-            book.l3().prefetch_order(order_id_of(records, i + kOrderAhead));
+    for (std::size_t i = from; i < to;) {
+        const std::size_t n = l3 ? decode_run(book.l3(), records, i, to, run) : 0;
+        const bool prefetches = book.l3().prefetches();
+        for (std::size_t at = 0; at < n; ++at) {
+            if (prefetches && at + kOrderAhead < n)
+                book.l3().prefetch_order(order_id_of(run[at + kOrderAhead].order));
+            done = ++i - from;
+            after(book.apply(run[at], run[at].order, records.seq[i - 1]));
         }
-        done = i + 1 - from;
-        if (records.type_id[i] != format::kBookEvent) continue;
-        if (l3 && market::decode_order_event(records.payload[i], records.payload_len[i],
-                                             records.timestamp_ns[i], order)) {
-            f(order, records.seq[i]);
-        } else {
-            market::decode_book_event(view_of(records, i), event);
-            f(event, records.seq[i]);
-        }
+        if (n == kRun || i == to) continue;
+        done = ++i - from;
+        if (records.type_id[i - 1] != format::kBookEvent) continue;
+        market::decode_book_event(view_of(records, i - 1), event);
+        after(take(event, records.seq[i - 1]));
     }
 }
 
@@ -65,9 +71,10 @@ void each_event(const Book& book, const BatchColumns& records, std::size_t from,
 std::size_t apply_batch(Book& book, const BatchColumns& records, std::size_t from, std::size_t to,
                         std::size_t& done) {
     std::size_t changed = 0;
-    each_event(book, records, from, to, done, [&](const auto& event, std::uint64_t seq) {
-        changed += book.apply(event, seq) == Applied::changed;
-    });
+    each_event(
+        book, records, from, to, done,
+        [&](const market::BookEvent& event, std::uint64_t seq) { return book.apply(event, seq); },
+        [&](Applied applied) { changed += applied == Applied::changed; });
     return changed;
 }
 
@@ -80,16 +87,14 @@ std::vector<TopRow> tops(Book& book, const BatchColumns& records, std::size_t fr
             most += records.payload_len[i] / sizeof(format::Level);
     std::vector<TopRow> rows;
     rows.reserve(most);
-    each_event(book, records, from, to, done, [&](const auto& event, std::uint64_t seq) {
-        if constexpr (std::is_same_v<decltype(event), const market::BookEvent&>) {
-            if (by_level) {
-                book.apply(event, seq, rows);
-                return;
-            }
-        }
-        book.apply(event, seq);
-        rows.push_back(book.top_row(book.last_timestamp_ns()));
-    });
+    each_event(
+        book, records, from, to, done,
+        [&](const market::BookEvent& event, std::uint64_t seq) {
+            return by_level ? book.apply(event, seq, rows) : book.apply(event, seq);
+        },
+        [&](Applied) {
+            if (!by_level) rows.push_back(book.top_row(book.last_timestamp_ns()));
+        });
     return rows;
 }
 

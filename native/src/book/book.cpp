@@ -3,6 +3,7 @@
 #include <cassert>
 #include <type_traits>
 
+#include "guarded.hpp"
 #include "scale.hpp"
 #include "tapewire/error.hpp"
 
@@ -104,46 +105,16 @@ Applied Book::apply_any(const BookEvent& event, std::uint64_t record_seq, Sink& 
                 applied = apply_loss(event.loss);
             } else if (options_.mode == BookMode::l2) {
                 applied = apply_l2(event, record_seq, sink);
-            } else {
-                const std::uint32_t phase_before = phase_;
-                if (event.head.record_len > sizeof event.head)
-                    phase_ = event.order.flags & kL3Phase;
-                applied = apply_l3(event.order, event.price_scale, event.size_scale, phase_before);
+            } else if (event.head.record_len > sizeof event.head) {
+                applied = apply_l3(event.order, event.price_scale, event.size_scale);
+            } else {  // without an order, so that the phase does not change
+                const bool resets = event.type() == EventType::reset;
+                applied = resets ? apply_reset() : Applied::unchanged;
             }
         }
         sink.event(*this);
         return applied;
     });
-}
-
-Applied Book::apply(const market::OrderEvent& event, std::uint64_t record_seq) {
-    note(BookMode::l3, event.venue_id, event.market_id, record_seq, event.ingest_ts_ns,
-         event.exchange_ts_ns);
-    return guarded([&] {
-        if (quarantined_) [[unlikely]]
-            return Applied::ignored;
-        const std::uint32_t phase_before = phase_;
-        phase_ = event.order.flags & kL3Phase;
-        return apply_l3(event.order, event.order.price_scale, event.order.size_scale, phase_before);
-    });
-}
-
-template <typename F>
-Applied Book::guarded(F&& take) {
-    Applied applied;
-    try {
-        applied = take();
-    } catch (const Error&) {
-        throw;  // thrown by a rule, before anything was changed
-    } catch (...) {
-        // Out of memory somewhere within the event. No gap is recorded: that would take memory.
-        if (trusted()) distrust_ = Distrust::interrupted;
-        to_raise_ = false;
-        throw;
-    }
-    if (to_raise_) [[unlikely]]
-        throw_if_raised();
-    return applied;
 }
 
 void Book::check_ours(BookMode mode, std::uint16_t venue_id, std::uint32_t market_id) {

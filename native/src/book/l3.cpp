@@ -5,6 +5,25 @@
 
 namespace tapewire::book {
 
+std::uint32_t L3::new_level(format::Side side, std::int64_t price) {
+    std::uint32_t at = free_level_;
+    if (at == 0) {
+        at = static_cast<std::uint32_t>(levels_.size());
+        levels_.push_back({});
+    }
+    levels_of(side).set(price, at);  // may throw: the level is still free
+    free_level_ = levels_[at].head;
+    levels_[at] = {price, 0, kNone, kNone, 0};
+    return at;
+}
+
+void L3::drop_level(const Order& last) noexcept {
+    Level& level = levels_[last.level];
+    levels_of(last.side).set(level.price, 0);
+    level.head = free_level_;
+    free_level_ = last.level;
+}
+
 bool L3::move(std::uint32_t slot, std::int64_t price, std::int64_t qty) {
     const Order& o = orders_[slot];
     assert(qty > 0 && o.remaining > 0);
@@ -32,9 +51,8 @@ void L3::move_to_unpriced(std::uint32_t slot, std::int64_t qty) noexcept {
 }
 
 void L3::clear() noexcept {
-    bids_.clear();
-    asks_.clear();
-    orders_.clear();
+    for (auto& side : sides_) side.clear();
+    orders_.resize(1);
     levels_.resize(1);
     index_.clear();
     free_order_ = kNone;
@@ -53,12 +71,13 @@ std::vector<std::uint32_t> L3::unpriced_slots() const {
 }
 
 std::size_t L3::memory_bytes() const noexcept {
-    return bids_.memory_bytes() + asks_.memory_bytes() + orders_.capacity() * sizeof(Order) +
-           levels_.capacity() * sizeof(Level) + index_.memory_bytes();
+    return sides_[0].memory_bytes() + sides_[1].memory_bytes() +
+           orders_.capacity() * sizeof(Order) + levels_.capacity() * sizeof(Level) +
+           index_.memory_bytes();
 }
 
 bool L3::consistent() const {
-    if (!bids_.consistent() || !asks_.consistent()) return false;
+    if (!sides_[0].consistent() || !sides_[1].consistent()) return false;
     std::size_t seen = unpriced_slots().size();
     if (seen != unpriced_) return false;
     bool right = true;

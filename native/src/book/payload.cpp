@@ -115,8 +115,9 @@ void load_orders(Input& in, L3& l3, Side side, std::uint32_t count) {
             const auto order = in.take<format::SavedOrder>();
             if (order.remaining <= 0)
                 in.damaged("the remaining size of an order must be above 0", "id", order.id);
-            if (l3.find(order.id) != L3::kNone) in.damaged("duplicate order", "id", order.id);
-            if (!l3.add(order.id, side, level.price, order.remaining))
+            const auto added = l3.add(order.id, side, level.price, order.remaining);
+            if (added == L3::Added::known) in.damaged("duplicate order", "id", order.id);
+            if (added == L3::Added::too_large)
                 in.damaged("a level's sum must fit into 64 bits", "price", level.price);
         }
     }

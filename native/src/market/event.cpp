@@ -9,11 +9,11 @@ namespace tapewire::market {
 
 namespace {
 
-using detail::load_as;
 using format::BookEventHeader;
 using format::BookMode;
 using format::EventType;
 using format::L3Type;
+using tapewire::detail::load_as;
 
 [[noreturn, gnu::cold, gnu::noinline]] void corrupt(const char* rule, const char* name,
                                                     std::uint64_t value) {

@@ -90,6 +90,23 @@ def test_ours_ends_as_the_plainest_book(market, expected, tmp):
     assert compare.replayed(compare.OURS, job).ending == expected
 
 
+def test_the_book_alone_ends_as_the_plainest_book(tmp):
+    market = compare.Market("l3", "small", events.l3_events(EVENTS))
+    job = compare.prepared(tmp, market, 1)
+    assert compare.replayed(compare.OURS_ALONE, job).ending == naive("l3", market.events)
+
+
+def test_orders_have_a_bar_for_the_book_alone_and_one_from_the_queue():
+    ending = Ending([], [], 0, 0)
+    seconds = {compare.OURS.title: 2.0, compare.OURS_ALONE.title: 1.0, compare.NAUTILUS.title: 4.0}
+    found = {name: Replayed(6, [100.0], [s], ending) for name, s in seconds.items()}
+    rows = compare.rows_of(compare.Market("l3", "small", np.zeros(6)), found)
+    assert [(row.what, row.ratio, row.bar) for row in rows if row.bar] == [
+        ("L3, small, the book alone, beside nautilus_trader", 4.0, ("≥", 3.0)),
+        ("L3, small, from the queue, beside nautilus_trader", 2.0, ("≥", 2.0)),
+    ]
+
+
 @pytest.mark.parametrize("book", [compare.HFT[1], compare.NAUTILUS], ids=lambda book: book.package)
 def test_an_alternative_ends_as_the_plainest_book(market, expected, tmp, book):
     if book.missing is not None:

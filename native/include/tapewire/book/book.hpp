@@ -54,7 +54,8 @@ class Book {
     // invalid_option, with nothing changed, for an event of the other mode or of another instrument
     // than the first event.
     Applied apply(const market::BookEvent& event, std::uint64_t record_seq);
-    Applied apply(const market::OrderEvent& event, std::uint64_t record_seq);
+    Applied apply(const market::OrderHead& head, const format::L3Event& order,
+                  std::uint64_t record_seq);
     // The same; adds a row for each level of an applied diff, or one row for any other event.
     Applied apply(const market::BookEvent& event, std::uint64_t record_seq,
                   std::vector<TopRow>& tops);
@@ -150,15 +151,24 @@ class Book {
     Applied hold(const market::BookEvent& diff, std::uint64_t record_seq);
     bool rescale(const market::BookEvent& event, market::BookEvent& out);
 
-    Applied apply_l3(const format::L3Event& order, std::uint8_t price_scale,
-                     std::uint8_t size_scale, std::uint32_t phase_before);
+    Applied apply_l3(const format::L3Event& event, std::uint8_t price_scale,
+                     std::uint8_t size_scale);
+    Applied take_l3(const format::L3Event& event, std::uint8_t price_scale,
+                    std::uint8_t size_scale);
+    Applied apply_reset();
+    Applied apply_rescaled(const format::L3Event& event, std::uint8_t price_scale,
+                           std::uint8_t size_scale);
     Applied apply_loss(const format::Loss& loss);
     Applied apply_order(const format::L3Event& e, std::uint32_t phase_before);
     Applied apply_by_type(const format::L3Event& e);
     Applied add_order(const format::L3Event& e);
+    Applied add_at(const format::L3Event& e, std::int64_t price);
+    Applied add_specially(const format::L3Event& e);
     Applied cancel_order(const format::L3Event& e);
     Applied modify_order(const format::L3Event& e);
     Applied trade(const format::L3Event& e);
+    Applied trade_both(const format::L3Event& e);
+    void fill(const L3::Place& place, const format::L3Event& e);
     Applied unknown(std::uint64_t id, Distrust cause);
     bool is_unpriced(const format::L3Event& e) const noexcept;
     bool contradicts(const format::L3Event& e, std::uint32_t slot) const noexcept;
