@@ -35,6 +35,7 @@ FAMILIES = {
     "one-way": "benchmarks.latency.one_way",
     "hops": "benchmarks.latency.hops",
     "books": "benchmarks.books.compare",
+    "features": "benchmarks.books.features",
     "spark": "benchmarks.spark.rows",
 }
 EVERY_ALTERNATIVE = "compare"

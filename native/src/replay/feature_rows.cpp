@@ -127,8 +127,8 @@ void export_flags(const RowsRef& rows, const std::vector<std::uint8_t>& flags, A
     finish(std::move(memory), flags.size(), 0, out);
 }
 
-// Repeats the text up to `bytes`, which is a multiple of its size: each copy is twice as long as the
-// one before.
+// Repeats the text up to `bytes`, a multiple of its size: each copy is twice as long as the one
+// before.
 void fill(char* to, std::size_t bytes, std::string_view text) {
     std::size_t done = std::min(bytes, text.size());
     std::memcpy(to, text.data(), done);
