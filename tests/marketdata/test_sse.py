@@ -59,6 +59,18 @@ def test_every_order_trade_and_snapshot_of_the_day_is_read(day_of_600519):
     report_count("sse 600519 snapshots", snapshots, 5_146)
 
 
+def test_the_day_is_trusted_throughout(day_of_600519):
+    archive, summary = day_of_600519
+    assert (summary.gaps, summary.untrusted) == (0, {})
+    replayed = l3_book_of(archive, "sse", "600519")
+    untrusted = 0
+    for record in records_of(archive, "sse", "600519", "book"):
+        replayed.apply(record)
+        untrusted += not replayed.trusted
+    report_count("sse 600519 events after which the book is untrusted", untrusted, 0)
+    report_count("sse 600519 unknown orders", replayed.unknown_count, 0)
+
+
 def test_snapshots_of_continuous_trading_equal_the_book(day_of_600519):
     archive, _ = day_of_600519
     wanted = {}

@@ -57,6 +57,7 @@ STRUCTS = {
     "L2Snapshot": (L2_SNAPSHOT, ["price_scale", "size_scale", "bid_count", "ask_count"]),
     "Level": (LEVEL, ["price", "size"]),
     "L3Event": (L3_EVENT, L3_FIELDS),
+    "Loss": (struct.Struct("<QQH46x"), ["first", "last", "cause"]),
     "BookTicker": (
         struct.Struct("<QddddQ"),
         ["timestamp_ns", "bid_price", "bid_qty", "ask_price", "ask_qty", "symbol_hash"],

@@ -30,9 +30,8 @@ bool names(const L3Event& e, std::uint64_t id) noexcept {
 
 }  // namespace
 
-Applied Book::apply_l3(const L3Event& event, std::uint8_t price_scale, std::uint8_t size_scale) {
-    const std::uint32_t phase_before = phase_;
-    phase_ = event.flags & kL3Phase;
+Applied Book::apply_l3(const L3Event& event, std::uint8_t price_scale, std::uint8_t size_scale,
+                       std::uint32_t phase_before) {
     const L3Type type{event.event_type};
     if (type == L3Type::reset) {
         l3_.clear();
@@ -54,19 +53,18 @@ Applied Book::apply_l3(const L3Event& event, std::uint8_t price_scale, std::uint
 }
 
 // Outside auctions, which collect orders that match, a book must not be crossed after an event, or
-// by Shenzhen's rules, which show an order before its trades, before the next one that is no trade.
+// by Shenzhen's rules, which show an order before its trades, before the next one. Trades are
+// excepted: those of an auction are published when its phase has ended.
 Applied Book::apply_order(const L3Event& e, std::uint32_t phase_before) {
     if (options_.rules == Rules::none) return apply_by_type(e);
-    const bool auction = (e.flags & kAuction) != 0;
+    const bool may_cross = (e.flags & kAuction) != 0 || L3Type{e.event_type} == L3Type::trade;
     if (options_.rules == Rules::szse) {
-        const bool may_cross =
-            auction || (phase_before & kAuction) != 0 || L3Type{e.event_type} == L3Type::trade;
-        if (!may_cross && l3_.crossed()) [[unlikely]]
+        if (!may_cross && (phase_before & kAuction) == 0 && l3_.crossed()) [[unlikely]]
             return distrust(Distrust::crossed);
         return apply_by_type(e);
     }
     const Applied applied = apply_by_type(e);
-    if (!auction && l3_.crossed() && trusted()) [[unlikely]]
+    if (!may_cross && l3_.crossed() && trusted()) [[unlikely]]
         return distrust(Distrust::crossed);
     return applied;
 }
@@ -133,10 +131,23 @@ Applied Book::cancel_order(const L3Event& e) {
     const std::uint32_t slot = l3_.find(id);
     if (slot == L3::kNone) [[unlikely]]
         return unknown(id, Distrust::unknown_order);
+    if (contradicts(e, slot)) [[unlikely]]
+        return unknown(id, Distrust::unknown_order);
     const std::int64_t remaining = l3_.order(slot).remaining;
     if (e.qty > remaining) return distrust(Distrust::negative_size);
     l3_.reduce(slot, e.qty == 0 ? remaining : e.qty);
     return Applied::changed;
+}
+
+// Whether an event of Shanghai, which repeats price and side of the order, means another one: its
+// id, or that of the order, is not what the exchange sent.
+bool Book::contradicts(const L3Event& e, std::uint32_t slot) const noexcept {
+    if (options_.rules != Rules::sse || !l3_.rests(slot)) return false;
+    const L3::Order& order = l3_.order(slot);
+    const bool of_cancel = L3Type{e.event_type} == L3Type::cancel;
+    if (of_cancel && e.side != 0 && Side{e.side} != order.side) return true;
+    // A trade of continuous trading, which has an aggressor, is at the price of the resting order.
+    return (of_cancel || e.side != 0) && e.price > 0 && l3_.level(order.level).price != e.price;
 }
 
 Applied Book::modify_order(const L3Event& e) {
@@ -186,6 +197,8 @@ Applied Book::trade(const L3Event& e) {
             if (!trusted()) return Applied::ignored;
             continue;
         }
+        if (contradicts(e, slot)) [[unlikely]]
+            return unknown(ids[i], Distrust::unknown_order);
         if (l3_.order(slot).remaining < e.qty) return distrust(Distrust::negative_size);
         if (found == 1 && slots[0] == slot) continue;  // both sides name the same order
         slots[found++] = slot;

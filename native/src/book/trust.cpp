@@ -128,19 +128,24 @@ Distrust distrust_of(format::LossCause cause) noexcept {
 }  // namespace
 
 Applied Book::apply_loss(const format::Loss& loss) {
-    return distrust(distrust_of(format::LossCause{loss.cause}), loss.first, loss.last);
+    const Distrust cause = distrust_of(format::LossCause{loss.cause});
+    // Whoever ignores unknown orders accepts a book without those from before its log.
+    const bool of_orders = cause == Distrust::no_snapshot || cause == Distrust::unknown_order;
+    if (of_orders && options_.mode == format::BookMode::l3 && options_.unknown == Unknown::ignore)
+        return Applied::unchanged;
+    return distrust(cause, loss.first, loss.last);
 }
 
 Applied Book::distrust(Distrust cause, std::uint64_t first, std::uint64_t last) {
     gaps_.push_back({cause, first, last, last_seq_, last_timestamp_ns_, false});
     // A partial source explains why there is no snapshot.
     if (trusted() || cause == Distrust::partial_source) distrust_ = cause;
-    // No exception: with Unknown::distrust the caller has asked for none, and a book that is not
-    // known is no fault.
+    // A book that is not known, or not yet, is no fault.
+    const bool fault = cause != Distrust::no_snapshot && cause != Distrust::partial_source;
+    // With Unknown::distrust the caller has asked for no exception.
     to_raise_ = to_raise_ ||
-                (cause != Distrust::unknown_order && cause != Distrust::duplicate_order &&
-                 cause != Distrust::no_snapshot && cause != Distrust::partial_source);
-    if (options_.on_gap == GapPolicy::quarantine) {
+                (fault && cause != Distrust::unknown_order && cause != Distrust::duplicate_order);
+    if (fault && options_.on_gap == GapPolicy::quarantine) {
         quarantined_ = true;
         waiting_.clear();
     }
@@ -151,6 +156,12 @@ void Book::trust() noexcept {
     distrust_ = Distrust::none;
     for (auto gap = gaps_.rbegin(); gap != gaps_.rend() && !gap->resynced; ++gap)
         gap->resynced = true;
+}
+
+void Book::trust_by_ids(std::uint64_t prev) {
+    if (prev == last_update_) return trust();  // what was lost was no diff
+    distrust_ = Distrust::venue_gap;
+    distrust(Distrust::venue_gap, last_update_ + 1, prev);
 }
 
 void Book::throw_if_raised() {

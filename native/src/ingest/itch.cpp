@@ -210,7 +210,10 @@ ItchFault ItchDecoder::name_stock(std::uint16_t locate, const std::byte* name) {
         if (c <= ' ' || c > '~') return ItchFault::bad_stock;
     }
     const auto [found, added] = stocks_.try_emplace(locate, stock);
-    return added || found->second == stock ? ItchFault::none : ItchFault::bad_stock;
+    if (!added) return found->second == stock ? ItchFault::none : ItchFault::bad_stock;
+    if (codes_.try_emplace(found->second, locate).second) return ItchFault::none;
+    stocks_.erase(found);  // it has another code
+    return ItchFault::bad_stock;
 }
 
 // Returns the order as it was before; removes it with its last share.
@@ -251,6 +254,11 @@ ItchFault ItchDecoder::decode_message(std::span<const std::byte> message) {
     if (messages_ == 1) from_start_ = type == 'S' && letter(p + 11) == 'O';
     if (event.time_ns < latest_ns_) out_of_order_.push_back(messages_);
     latest_ns_ = event.time_ns;
+    if (type == 'E' || type == 'C') {
+        const std::uint64_t match = big_endian<8>(p + 23);
+        if (match == last_match_) out_of_order_.push_back(messages_);  // it is unique in a day
+        last_match_ = match;
+    }
     if (type == 'H') trading_[event.locate] = letter(p + 19) == 'T';
     if (type == 'h') trading_[event.locate] = letter(p + 20) == 'T';
     const auto trading = trading_.find(event.locate);
@@ -277,7 +285,12 @@ ItchFault ItchDecoder::judge(const std::byte* p, ItchEvent& event) {
         if (fault != ItchFault::none) return fault;
     }
     const bool of_an_order = std::strchr("EXCDU", type) != nullptr;
-    if (of_an_order && !stocks_.contains(event.locate)) return ItchFault::no_stock;
+    if (of_an_order) {
+        if (!stocks_.contains(event.locate)) return ItchFault::no_stock;
+        const auto order = orders_.find(big_endian<8>(p + 11));
+        if (order != orders_.end() && order->second.locate != event.locate)
+            return ItchFault::bad_stock;
+    }
     if (const std::size_t at = new_order_offset(type); at != 0) {
         const std::uint64_t made = big_endian<8>(p + at);
         const bool replaces_itself = type == 'U' && made == big_endian<8>(p + 11);
@@ -298,7 +311,7 @@ void ItchDecoder::replaced(const std::byte* p, ItchEvent event) {
     event.order_id = big_endian<8>(p + 19);
     event.size = size;
     event.price = static_cast<std::int64_t>(big_endian<4>(p + 31));
-    orders_[event.order_id] = {event.price, size, event.side};
+    orders_[event.order_id] = {event.price, size, event.side, event.locate};
     events_.push_back(event);
 }
 
@@ -311,7 +324,7 @@ void ItchDecoder::take(const std::byte* p, ItchEvent event) {
             event.l3_type = static_cast<std::uint8_t>(L3Type::add);
             event.size = size;
             event.price = static_cast<std::int64_t>(big_endian<4>(p + 32));
-            orders_[event.order_id] = {event.price, size, event.side};
+            orders_[event.order_id] = {event.price, size, event.side, event.locate};
             events_.push_back(event);
             break;
         }

@@ -29,13 +29,15 @@ void L2Grouper::add(const LevelRow* rows, std::size_t n) {
             open_ = *row;
             collecting_ = true;
         }
-        if (row->side < 0) continue;
-        std::vector<Level>& side = row->side == 0 ? bids_ : asks_;
-        if (side.size() == kMaxLevels) {
-            emit();
-            open_.line = row->line;
+        if (row->side >= 0) {
+            std::vector<Level>& side = row->side == 0 ? bids_ : asks_;
+            if (side.size() == kMaxLevels) {
+                emit();
+                open_.line = row->line;
+            }
+            side.push_back({row->price, row->size});
         }
-        side.push_back({row->price, row->size});
+        last_line_ = row->line;
     }
 }
 
@@ -66,6 +68,7 @@ void L2Grouper::emit() {
     ends_.push_back(payloads_.size());
     timestamps_ns_.push_back(open_.ingest_ns);
     lines_.push_back(open_.line);
+    last_lines_.push_back(last_line_);
     bids_.clear();
     asks_.clear();
     starts_snapshot_ = false;
@@ -76,6 +79,7 @@ void L2Grouper::take() noexcept {
     ends_.clear();
     timestamps_ns_.clear();
     lines_.clear();
+    last_lines_.clear();
 }
 
 }  // namespace tapewire::ingest

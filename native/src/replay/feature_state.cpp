@@ -103,7 +103,7 @@ book::Options get_options(StateReader& in) {
     options.size_scale = in.get<std::uint8_t>();
     if (options.price_scale > 18 || options.size_scale > 18)
         StateReader::refuse("a scale is above 18");
-    options.rules = get_enum(in, book::Rules::sse);
+    options.rules = get_enum(in, book::kMaxRules);
     options.on_gap = get_enum(in, book::GapPolicy::resync);
     options.unknown = get_enum(in, book::Unknown::distrust);
     return options;

@@ -18,11 +18,12 @@ from tapewire.book.checked_lines import MAX_LINE_BYTES, seal, unseal
 from tapewire.errors import ConcurrentUse, CorruptMetadata, InvalidOption
 from tapewire.files import take_lock
 
-__all__ = ["FILE_NAME", "KINDS", "DamagedLine", "Gap", "GapLedger", "LedgerScan"]
+__all__ = ["FILE_NAME", "KINDS", "DamagedLine", "Gap", "GapLedger", "LedgerScan", "kind_of"]
 
 FILE_NAME = "gaps.jsonl"
 VERSION = 1
 KINDS = ("venue", "record", "checksum", "parse")
+_OF_SOURCE = ("rejected", "damaged_source")
 MAX_DAMAGED_SHOWN = 1000
 LOCK_SECONDS = 10.0
 _TEXT_MAX = 256
@@ -35,9 +36,9 @@ class Gap:
     """Missing or invalid data in a log, and how it was handled.
 
     Attributes:
-        kind: "venue": update ids of the venue are missing. "record": records of the log are
-            missing or damaged. "checksum": the book did not match the venue's checksum.
-            "parse": a message could not be parsed.
+        kind: "venue": messages of the venue are missing, or contradict each other. "record":
+            records of the log are missing or damaged. "checksum": the book did not match the
+            venue's checksum. "parse": a message could not be parsed.
         venue: Venue of the instrument; "" if the gap is in the complete log.
         symbol: Symbol of the instrument; "" likewise.
         stream: The stream, for example "book".
@@ -86,6 +87,16 @@ class Gap:
     def missing(self) -> int:
         """Count of missing numbers."""
         return self.last - self.first + 1
+
+
+def kind_of(cause: str) -> str:
+    """The kind of a gap that a book has found, by its cause in `BookGap`.
+
+    Example:
+        >>> kind_of("rejected"), kind_of("feed_gap")
+        ('parse', 'venue')
+    """
+    return "parse" if cause in _OF_SOURCE else "venue"
 
 
 class DamagedLine(NamedTuple):

@@ -93,10 +93,11 @@ def check_format(name: str) -> None:
 
 
 def own_options(kind: type, given: list[str]) -> dict[str, Any]:
-    """Parse options ``NAME=VALUE``, each as the type of its default in the dataclass `kind`."""
+    """Parse options ``NAME=VALUE``, each as the type of its field in the dataclass `kind`."""
     import dataclasses
 
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    booleans = [field.name for field in dataclasses.fields(kind) if "bool" in str(field.type)]
     chosen: dict[str, Any] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -107,7 +108,7 @@ def own_options(kind: type, given: list[str]) -> dict[str, Any]:
                 f"give NAME=VALUE; names: {', '.join(defaults)}",
             )
         default = defaults[name]
-        if isinstance(default, bool):
+        if name in booleans:
             if value not in ("true", "false"):
                 fail(Exit.USAGE, f"invalid value: --option {text}, must be true or false")
             chosen[name] = value == "true"
@@ -163,7 +164,7 @@ def _show(summary: ImportSummary) -> None:
     _counts("bad rows", summary.bad)
     if summary.rejected:
         say(f"  written to {summary.rejected}")
-    if summary.bad and not summary.logs and not summary.skipped:
+    if summary.bad and not summary.logs and "another symbol" not in summary.skipped:
         say("  no row could be read: check that the files are of this format")
     _counts("not imported", summary.skipped)
     if summary.overlapping:

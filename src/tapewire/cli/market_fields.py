@@ -93,6 +93,9 @@ class MarketFields:
         }
         if order is not None:
             return fields | _order(order)
+        if event.loss is not None:
+            cause, fields["first"], fields["last"] = event.loss
+            fields["cause"] = market.LossCause(cause).name.lower()
         if kind == market.EventType.DIFF:
             fields["delta"] = event.delta
             fields["update_first"] = event.update_first

@@ -17,6 +17,7 @@ from tapewire.cli.times import iso, parse_time
 from tapewire.text import count_text
 
 if TYPE_CHECKING:
+    from tapewire.book.gaps import Gap
     from tapewire.replay import Replay, Step
 
 __all__ = ["replay"]
@@ -72,16 +73,19 @@ def replay(
     """Replay the books of one or more logs.
 
     Prints a line for each change of the levels shown and for each trade, then a
-    summary with the hash of all books.
+    summary with the hash of all books, and with the gaps found and those in the
+    ledgers of the logs.
 
     Exits 1 if there were gaps, 3 if records are missing or damaged.
     """
     from tapewire.replay import Replay
 
+    from_ns = None if time_from is None else parse_time(time_from)
+    ledgers = _Ledgers(logs, symbols or [], from_ns)
     with Replay(
         logs,
         symbols,
-        None if time_from is None else parse_time(time_from),
+        from_ns,
         None if time_to is None else parse_time(time_to),
         pace=speed,
         skip_damaged=True,
@@ -94,11 +98,11 @@ def replay(
                 for step in running.follow() if follow else running:
                     printer.show(step)
         except KeyboardInterrupt:
-            _summary(running, as_json)
+            _summary(running, ledgers, as_json)
             raise SystemExit(0 if follow else 130) from None
         for finding in running.findings:
             warn(f"snapshot skipped: {finding.why}")
-        code = _summary(running, as_json)
+        code = _summary(running, ledgers, as_json)
     if code is not Exit.OK:
         raise typer.Exit(int(code))
 
@@ -221,9 +225,37 @@ def _ladder(bids: list[list[str]], asks: list[list[str]]) -> list[str]:
     ]
 
 
-def _summary(replay: Replay, as_json: bool) -> Exit:
-    gaps = replay.gaps
-    damaged = any(gap.kind in ("record", "parse") for gap in gaps)
+class _Ledgers:
+    """The gap ledgers of the logs, for what is recorded only there."""
+
+    def __init__(self, logs: list[str], symbols: list[str], from_ns: int | None) -> None:
+        self._logs = logs
+        self._symbols = symbols
+        self._from_ns = from_ns or 0
+
+    def gaps_besides(self, found: list[Gap], clock_ns: int | None) -> list[Gap]:
+        """The gaps up to this time, without those that the replay has found."""
+        from tapewire.book.gaps import GapLedger
+
+        known = {gap.key for gap in found}
+        return [
+            gap
+            for log in self._logs
+            for gap in GapLedger(log).read()
+            if gap.key not in known and self._is_asked_for(gap, clock_ns)
+        ]
+
+    def _is_asked_for(self, gap: Gap, clock_ns: int | None) -> bool:
+        if clock_ns is None or not self._from_ns <= gap.timestamp_ns <= clock_ns:
+            return False
+        names = (gap.symbol, f"{gap.venue}:{gap.symbol}")
+        return not gap.symbol or not self._symbols or any(name in self._symbols for name in names)
+
+
+def _summary(replay: Replay, ledgers: _Ledgers, as_json: bool) -> Exit:
+    found = replay.gaps
+    gaps = [*found, *ledgers.gaps_besides(found, replay.clock_ns)]
+    damaged = any(gap.kind == "record" or gap.cause == "unreadable" for gap in found)
     open_gaps = [gap for gap in gaps if gap.action not in ("resynced", "noted")]
     if as_json:
         print_json(

@@ -65,6 +65,8 @@ cdef extern from "tapewire/ingest/l2_groups.hpp" namespace "tapewire::ingest" no
         const vector[uint64_t]& ends()
         const vector[int64_t]& timestamps_ns()
         const vector[int64_t]& lines()
+        const vector[int64_t]& last_lines()
+        int64_t open_line()
         void take()
 
 cdef extern from "tapewire/ingest/itch.hpp" namespace "tapewire::ingest" nogil:
@@ -229,6 +231,15 @@ cdef class RowParser:
         return self._texts
 
 
+cdef _copied(const vector[int64_t]& values):
+    cdef int64_t[::1] target
+    made = np.empty(values.size(), np.int64)
+    if values.size():
+        target = made
+        memcpy(&target[0], values.data(), values.size() * 8)
+    return made
+
+
 cdef class L2Grouper:
     """Converts rows of levels of one instrument to payloads of book events; see l2_groups.hpp."""
 
@@ -254,26 +265,25 @@ cdef class L2Grouper:
         """Declare that no row follows."""
         self._grouper.finish()
 
+    @property
+    def open_line(self):
+        """The line of the first row of the event that is not complete yet; 0 without one."""
+        return self._grouper.open_line()
+
     def take(self):
-        """Return times, payloads and first lines of the complete events."""
-        cdef int64_t[::1] first_lines
+        """Return times, payloads, first lines and last lines of the complete events."""
         cdef size_t i, start = 0, end, n = self._grouper.ends().size()
         cdef const char* data = tw_payloads(self._grouper)
-        timestamps_ns = np.empty(n, np.int64)
-        cdef int64_t[::1] target = timestamps_ns
-        if n:
-            memcpy(&target[0], self._grouper.timestamps_ns().data(), n * 8)
+        timestamps_ns = _copied(self._grouper.timestamps_ns())
+        lines = _copied(self._grouper.lines())
+        last_lines = _copied(self._grouper.last_lines())
         payloads = []
         for i in range(n):
             end = self._grouper.ends()[i]
             payloads.append(PyBytes_FromStringAndSize(data + start, end - start))
             start = end
-        lines = np.empty(n, np.int64)
-        if n:
-            first_lines = lines
-            memcpy(&first_lines[0], self._grouper.lines().data(), n * 8)
         self._grouper.take()
-        return timestamps_ns, payloads, lines
+        return timestamps_ns, payloads, lines, last_lines
 
 
 cdef class ItchDecoder:

@@ -19,6 +19,7 @@ from tapewire.ingest import source
 from tapewire.ingest.book_turns import BookTurns
 from tapewire.ingest.import_log import SEGMENT_BYTES
 from tapewire.ingest.importer import Chunk, Importer, ImportOptions
+from tapewire.ingest.losses import Lost
 from tapewire.ingest.pending import Pending
 from tapewire.ingest.registry import IMPORTERS
 from tapewire.ingest.report import Report
@@ -109,7 +110,7 @@ class LineImporter(Importer):
         self._symbol: str | None = None
         self._of_book = True
         self._instruments: dict[tuple[str, str], Instrument] = {}
-        self._breaks: list[tuple[Instrument, Gap]] = []
+        self._breaks: list[tuple[Instrument, Gap, bytes]] = []
         self.report: Report
 
     def __repr__(self) -> str:
@@ -203,11 +204,11 @@ class LineImporter(Importer):
 
     def _try(self, line: bytes) -> tuple[str, str] | None:
         """Import a line; returns the reason and the details if it is bad."""
+        self._symbol, self._of_book = None, True
         if len(line) >= source.MAX_LINE_BYTES:
             return "the line is too long", f"max={source.MAX_LINE_BYTES - 1} bytes"
         if self.options.keep_wire and len(line) > MAX_PAYLOAD_BYTES:
             return NO_FIT, f"with keep_wire: bytes={len(line)}, max={MAX_PAYLOAD_BYTES}"
-        self._symbol, self._of_book = None, True
         try:
             self.message(line)
         except BadRow as error:
@@ -263,6 +264,11 @@ class LineImporter(Importer):
         """Declare that the line does not change a book, whether it is valid or not."""
         self._of_book = False
 
+    def lost(self, instrument: Instrument, cause: str) -> None:
+        """Declare that something is missing from a book before the line."""
+        line, source = self._place
+        self.report.lost_at(source, Lost(line, instrument.symbol, cause))
+
     def wanted(self, venue: str, symbol: Any) -> Instrument | None:
         """The instrument of a symbol, added if it is new; None if the symbol is not imported."""
         instrument = self._instruments.get((venue, symbol))
@@ -280,6 +286,7 @@ class LineImporter(Importer):
                 symbol,
                 price_scale=self.options.price_scale,
                 size_scale=self.options.size_scale,
+                rules="continuous",
             )
         )
         self._instruments[venue, symbol] = instrument
@@ -338,8 +345,14 @@ class LineImporter(Importer):
         if self.options.keep_wire:
             self.add(instrument, "raw", VENUE_RAW, timestamp_ns, wire)
 
-    def break_book(self, instrument: Instrument, timestamp_ns: int, kind: str, cause: str) -> None:
-        """The book differs from the venue's: add a gap to the ledger and a reset to the log."""
+    def break_book(
+        self, instrument: Instrument, timestamp_ns: int, kind: str, cause: str, payload: bytes
+    ) -> None:
+        """The book differs from the venue's: add a gap to the ledger and a reset to the log.
+
+        `payload` is the event that shows it, written after the reset: with it the book would
+        already be wrong.
+        """
         gap = Gap(
             kind=kind,
             venue=instrument.venue,
@@ -352,13 +365,14 @@ class LineImporter(Importer):
             cause=cause,
             action="reset; not trusted until the next snapshot",
         )
-        self._breaks.append((instrument, gap))
+        self._breaks.append((instrument, gap, payload))
 
     def _write_breaks(self) -> None:
-        for instrument, gap in self._breaks:
+        for instrument, gap, payload in self._breaks:
             self.report.gap(gap)
-            payload = reset(instrument, gap.timestamp_ns)
-            self.add(instrument, "book", BOOK_EVENT, gap.timestamp_ns, payload)
+            time_ns = gap.timestamp_ns
+            self.add(instrument, "book", BOOK_EVENT, time_ns, reset(instrument, time_ns))
+            self.add(instrument, "book", BOOK_EVENT, time_ns, payload)
         self._breaks.clear()
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ __all__ = [
     "EVENT_DTYPE",
     "SEQ_BITS",
     "ChannelChunks",
+    "ChannelGap",
     "DatedOptions",
     "Symbols",
     "channel_of",
@@ -52,6 +53,7 @@ MAX_DAY = (1 << 15) - 1  # in 2059
 MAX_CHANNEL = (1 << CHANNEL_BITS) - 1
 MAX_NUMBER = (1 << SEQ_BITS) - 1
 SECOND_NS = 10**9
+_AFTER_ALL = 1 << 62  # a line after those of all events
 DAY_NS = 86_400 * SECOND_NS
 SHANGHAI_NS = 8 * 3600 * SECOND_NS  # UTC+8 all year, since 1991
 
@@ -241,6 +243,15 @@ def times(events: _Array, days: _Array | int, clock_ns: _Array, received_ns: _Ar
         events["ingest_ns"][known] = received_ns[known] - SHANGHAI_NS
 
 
+class ChannelGap(NamedTuple):
+    """What is missing or invalid in a channel before its first event from `key` on."""
+
+    key: int
+    cause: str
+    first: int = 0
+    last: int = 0
+
+
 class ChannelChunks:
     """Makes chunks of "book" and "trades", stock by stock, from events in order."""
 
@@ -259,19 +270,32 @@ class ChannelChunks:
         self._latest_ns: dict[int, int] = {}
         self._days: dict[int, int] = {}  # symbol → day of its latest event
         self._begun: dict[str, int] = {}
-        # Whether the channel of an event is there from its first number on; set by ChannelCheck.
+        self._held: dict[int, _Array] = {}  # the latest events of each stock
+        self._at: dict[int, _At] = {}
+        # Set by ChannelCheck: whether the channel of an event is there from its first number on,
+        # and the gaps of a day and channel.
         self.from_first: Callable[[Any], bool] = lambda row: False
+        self.gaps_of: Callable[[int], Sequence[ChannelGap]] = lambda channel: ()
 
     def chunks(self, events: _Array) -> Iterator[Chunk]:
-        """The chunks of events that follow those passed before."""
+        """The chunks of events, delayed by one call: the next events show where losses are."""
         for symbol in np.unique(events["symbol"]).tolist():
             self.instrument(symbol)  # all before the first log: instruments.json is written once
-        order = np.argsort(events["symbol"], kind="stable")
-        by_symbol = events[order]
+        by_symbol = events[np.argsort(events["symbol"], kind="stable")]
         starts = np.flatnonzero(np.diff(by_symbol["symbol"], prepend=-1))
-        for rows in np.split(by_symbol, starts[1:]):
-            if len(rows):
-                yield from self._of_symbol(int(rows["symbol"][0]), rows)
+        parts = (rows for rows in np.split(by_symbol, starts[1:]) if len(rows))
+        yield from self._release({int(rows["symbol"][0]): rows for rows in parts})
+
+    def finish(self) -> Iterator[Chunk]:
+        """The chunks of the last events."""
+        yield from self._release({})
+        for symbol, at in self._at.items():
+            self._end_channel(self._symbols.names[symbol], at, _AFTER_ALL, at.source)
+
+    def _release(self, following: dict[int, _Array]) -> Iterator[Chunk]:
+        held, self._held = self._held, following
+        for symbol, rows in held.items():
+            yield from self._of_symbol(symbol, rows, _first_lines(following.get(symbol)))
 
     def instrument(self, symbol: int) -> Instrument | None:
         """The instrument of a stock, or None if it is not imported."""
@@ -293,18 +317,19 @@ class ChannelChunks:
             self._instruments[symbol] = known
         return self._instruments[symbol]
 
-    def _of_symbol(self, symbol: int, rows: _Array) -> Iterator[Chunk]:
+    def _of_symbol(self, symbol: int, rows: _Array, next_lines: dict[int, int]) -> Iterator[Chunk]:
         instrument = self.instrument(symbol)
         if instrument is None:
             self.report.skipped["another symbol"] += len(rows)
             return
         rows = self._with_resets(symbol, rows)
         self._check_start(instrument.symbol, rows)
+        self._check_gaps(symbol, instrument.symbol, rows)
         # An event cannot be used before the events before it.
         times_ns = np.maximum.accumulate(rows["ingest_ns"])
         np.maximum(times_ns, self._latest_ns.get(symbol, 0), out=times_ns)
         self._latest_ns[symbol] = int(times_ns[-1])
-        yield _book_chunk(instrument, rows, times_ns)
+        yield _book_chunk(instrument, rows, times_ns, next_lines)
         traded = rows["type"] == TRADE
         if traded.any():
             yield _trades_chunk(instrument, rows[traded], times_ns[traded])
@@ -320,6 +345,41 @@ class ChannelChunks:
                 entry = Lost(int(row["line"]), symbol, "no_snapshot")
                 self.report.lost_at(int(row["source"]), entry)
 
+    def _check_gaps(self, symbol: int, name: str, rows: _Array) -> None:
+        """Report the gaps of the channel: what is missing may be events of any of its stocks."""
+        channels = rows["key"] >> SEQ_BITS
+        for part in np.split(rows, np.flatnonzero(np.diff(channels)) + 1):
+            channel = int(part["key"][0]) >> SEQ_BITS
+            at = self._at.get(symbol)
+            if at is None or at.channel != channel:
+                if at is not None:
+                    self._change_channel(name, at, channel, part[0])
+                at = self._at[symbol] = _At(channel)
+            at.source = int(part["source"][-1])
+            gaps = self.gaps_of(channel)[at.gaps_seen :]
+            ahead = np.searchsorted(part["key"], [gap.key for gap in gaps]).tolist()
+            for i, gap in zip(ahead, gaps, strict=True):
+                if i == len(part):
+                    break
+                at.gaps_seen += 1
+                self._report_gap(name, gap, int(part["line"][i]), int(part["source"][i]))
+
+    def _change_channel(self, name: str, at: _At, channel: int, row: _Array) -> None:
+        """Report what is wrong if the next event of a stock is of another day or channel."""
+        line, source = int(row["line"]), int(row["source"])
+        self._end_channel(name, at, line, source)
+        if at.channel >> CHANNEL_BITS == channel >> CHANNEL_BITS:
+            # A stock has one channel a day; the order of events of two is unknown.
+            self.report.lost_at(source, Lost(line, name, "out_of_order"))
+
+    def _end_channel(self, name: str, at: _At, line: int, source: int) -> None:
+        """Report a gap after the stock's last event of a day: it may have had more of them."""
+        for gap in self.gaps_of(at.channel)[at.gaps_seen :][-1:]:
+            self._report_gap(name, gap, line, source)
+
+    def _report_gap(self, name: str, gap: ChannelGap, line: int, source: int) -> None:
+        self.report.lost_at(source, Lost(line, name, gap.cause, gap.first, gap.last))
+
     def _with_resets(self, symbol: int, rows: _Array) -> _Array:
         """Begin each further day with a reset: orders end with their day."""
         days = rows["key"] >> SEQ_BITS + CHANNEL_BITS
@@ -334,7 +394,26 @@ class ChannelChunks:
         return np.insert(rows, starts, resets)
 
 
-def _book_chunk(instrument: Instrument, rows: _Array, times_ns: _Array) -> Chunk:
+@dataclass
+class _At:
+    """How far a stock is: its day and channel, how many gaps of it are reported, its last file."""
+
+    channel: int
+    gaps_seen: int = 0
+    source: int = 0
+
+
+def _first_lines(rows: _Array | None) -> dict[int, int]:
+    """The line of the first event from each file."""
+    if rows is None:
+        return {}
+    sources, first = np.unique(rows["source"], return_index=True)
+    return dict(zip(sources.tolist(), rows["line"][first].tolist(), strict=True))
+
+
+def _book_chunk(
+    instrument: Instrument, rows: _Array, times_ns: _Array, next_lines: dict[int, int]
+) -> Chunk:
     from tapewire.protocol.market import BOOK_EVENT, EventType, L3Flags, l3_rows
 
     records = l3_rows(instrument, len(rows))
@@ -361,6 +440,7 @@ def _book_chunk(instrument: Instrument, rows: _Array, times_ns: _Array) -> Chunk
         records,
         rows["line"],
         rows["source"],
+        next_lines=next_lines,
     )
 
 

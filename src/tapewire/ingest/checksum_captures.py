@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tapewire.book.checksums import TextBook
@@ -42,8 +42,8 @@ class ChecksumImporter(CryptofeedImporter):
     """Messages ``{"arg": {"channel", "instId"}, "action", "data"}``, books with a checksum.
 
     After each update the book, kept as the venue's own strings, must have the checksum in the
-    update. If not, a reset is written to the log. Diffs are still written, but the book is
-    untrusted until the venue sends a snapshot.
+    update. If not, a reset is written to the log before the update. Updates are still written, but
+    the book is untrusted until the venue sends a snapshot.
 
     If updates have sequence numbers, they are written in that order, and a missing one is a gap.
     """
@@ -130,26 +130,31 @@ class ChecksumImporter(CryptofeedImporter):
         self.wait(instrument, timestamp_ns, (previous, last), update, snapshot=update.snapshot)
 
     def in_turn(self, instrument: Instrument, timestamp_ns: int, what: Any) -> None:
-        """Add an update and compare the checksum of the book after it."""
+        """Add an update if the book after it has the checksum in it; break the book otherwise."""
         if what.timestamp_ns != timestamp_ns:
             what.timestamp_ns = timestamp_ns
             what.payload = _encoded(instrument, what)
-        self.add(instrument, "book", BOOK_EVENT, timestamp_ns, what.payload)
         texts = self._continued(instrument, what)
-        if texts is None:
-            return
-        for side, written, numbers in zip(("bid", "ask"), what.texts, what.levels, strict=True):
-            prices, sizes = numbers[:, 0].tolist(), numbers[:, 1].tolist()
-            texts.apply(side, written, prices=prices, sizes=sizes)
-        if not texts.matches(what.checksum):
-            self._texts[instrument] = None
-            self.break_book(
-                instrument,
-                timestamp_ns,
-                "checksum",
-                f"the book's checksum is {texts.checksum()}, "
-                f"the venue's {what.checksum & 0xFFFFFFFF}",
-            )
+        if texts is not None:
+            for side, written, numbers in zip(("bid", "ask"), what.texts, what.levels, strict=True):
+                prices, sizes = numbers[:, 0].tolist(), numbers[:, 1].tolist()
+                texts.apply(side, written, prices=prices, sizes=sizes)
+            if not texts.matches(what.checksum):
+                self._break(instrument, timestamp_ns, what, texts.checksum())
+                return
+        self.add(instrument, "book", BOOK_EVENT, timestamp_ns, what.payload)
+
+    def _break(
+        self, instrument: Instrument, timestamp_ns: int, update: _Update, checksum: int
+    ) -> None:
+        """A snapshot must not make the book trusted: it is written as a diff without numbers."""
+        self._texts[instrument] = None
+        if update.snapshot:
+            diff = replace(update, snapshot=False, previous=0, last=0)
+            update.payload = _encoded(instrument, diff)
+        venues = update.checksum & 0xFFFFFFFF
+        cause = f"the book's checksum is {checksum}, the venue's {venues}"
+        self.break_book(instrument, timestamp_ns, "checksum", cause, update.payload)
 
     def _continued(self, instrument: Instrument, update: _Update) -> TextBook | None:
         """The book that the update changes; None if that is unknown or the update is old."""

@@ -149,7 +149,11 @@ class ChunkWriter:
     def _log_of(
         self, stream: _Stream, day: int, timestamp_ns: int, chunk: Chunk | None = None
     ) -> ImportLog:
-        """The log of a stream's day; a new one begins with the book, unless `chunk` does."""
+        """The log of a stream's day; a new one begins with the book, unless `chunk` does.
+
+        So does the further part of an earlier one, if times went back over midnight: the records
+        since its last one are in another log.
+        """
         known = self._current.get(stream)
         if known is not None and known[0] == day:
             return self._opened(known[1])
@@ -166,6 +170,10 @@ class ChunkWriter:
             log = self._open.get(key, lambda: ImportLog(key, path, self._job))
             self.logs[key] = log
             self._begin(stream, log, timestamp_ns, chunk)
+        elif name == "book" and stream in self._books:
+            self._append_book(
+                log, timestamp_ns, self._books[stream].snapshot_in_between(timestamp_ns)
+            )
         self._current[stream] = (day, log)
         return self._opened(log)
 
@@ -177,7 +185,7 @@ class ChunkWriter:
         self, stream: _Stream, log: ImportLog, timestamp_ns: int, chunk: Chunk | None
     ) -> None:
         venue, symbol, name = stream
-        if name != "book":
+        if name != "book" and not name.startswith("book_snapshot_"):
             return
         running = self._books.get(stream)
         payloads: list[bytes] | np.ndarray[Any, Any] = []
@@ -186,12 +194,18 @@ class ChunkWriter:
             if instrument is None:
                 return
             running = self._books[stream] = RunningBook(instrument, name)
-        elif chunk is None or not begins_book(chunk):
+        elif name == "book" and (chunk is None or not begins_book(chunk)):
             payloads = running.snapshot(timestamp_ns)
-        if log.continues:
+        if log.continues and name == "book":
             self._repeats.begins(stream)
             running.begin(log)
             if running.numbered:
                 return  # what is new continues the book that the log has
+        self._append_book(log, timestamp_ns, payloads)
+
+    def _append_book(
+        self, log: ImportLog, timestamp_ns: int, payloads: list[bytes] | np.ndarray[Any, Any]
+    ) -> None:
         if len(payloads):
-            log.append_chunk(BOOK_EVENT, np.full(len(payloads), timestamp_ns), payloads)
+            times = np.full(len(payloads), timestamp_ns)
+            self._opened(log).append_chunk(BOOK_EVENT, times, payloads)

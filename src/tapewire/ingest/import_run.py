@@ -55,7 +55,8 @@ def run(
         options: Options of the importer, the fields of its `Options`.
 
     Raises:
-        CorruptSource: A file is truncated or damaged. The records before the damage are archived.
+        CorruptSource: A file is truncated or damaged, and the records before the damage are
+            archived; or a file is empty, and nothing is.
         InvalidOption: No such format or option, or the files belong to another market.
         ConcurrentUse: Another import reads the same files, or is unfinished in the same log.
         CorruptMetadata: A killed run left other records than this one writes.
@@ -79,6 +80,8 @@ def run(
         source.index = i
     if not sources:
         raise InvalidOption("nothing to import: files=[]", hint="give a file")
+    for source in sources:
+        source.check_content()
     importer = cls(chosen)
     importer.check(sources)
     archive = Path(to)

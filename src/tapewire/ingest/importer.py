@@ -35,8 +35,9 @@ class Chunk:
         payloads: The payload of each record: bytes, or rows of a 2-D or structured array.
         lines: The line or position in the source of each record, or of its first row.
         sources: The index of the source file, for all records or for each.
-        grouped: Whether a record may come from several lines.
         unique: Whether trades with the same id, time, price and size are the same trade.
+        last_lines: Of records made from several rows each, the lines of their last rows.
+        next_lines: The line of the stream's next record in each file, as far as it is known.
     """
 
     venue: str
@@ -47,8 +48,9 @@ class Chunk:
     payloads: Sequence[bytes] | np.ndarray[Any, Any]
     lines: Sequence[int] | np.ndarray[Any, Any] | None = None
     sources: int | np.ndarray[Any, Any] = 0
-    grouped: bool = False
     unique: bool = False
+    last_lines: np.ndarray[Any, Any] | None = None
+    next_lines: dict[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.timestamps_ns)
@@ -61,6 +63,7 @@ class Chunk:
             payloads=self.payloads[start:stop],
             lines=None if self.lines is None else self.lines[start:stop],
             sources=self.sources if isinstance(self.sources, int) else self.sources[start:stop],
+            last_lines=None if self.last_lines is None else self.last_lines[start:stop],
         )
 
     def where(self, mask: np.ndarray[Any, Any]) -> Chunk:
@@ -80,6 +83,7 @@ class Chunk:
             payloads=rows,
             lines=None if self.lines is None else np.asarray(self.lines)[mask],
             sources=self.sources if isinstance(self.sources, int) else self.sources[mask],
+            last_lines=None if self.last_lines is None else self.last_lines[mask],
         )
 
 

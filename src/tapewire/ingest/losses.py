@@ -1,12 +1,13 @@
 """Marks in the streams of books where something of the source is missing or was rejected.
 
 What is missing may have changed a book. A loss event is written where it would have been, so that
-every reader of the log sees an untrusted book from there on.
+every reader of the log sees an untrusted book from there on. Where the place is not known exactly,
+the mark is at its earliest possible place, and again after each event up to the last possible one
+from which the book could be trusted.
 """
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,9 +35,13 @@ _EVENT_TYPE = int(HEADER_DTYPE.fields["event_type"][1])  # type: ignore[index]
 _BOOK_MODE = int(HEADER_DTYPE.fields["book_mode"][1])  # type: ignore[index]
 _UPDATE_LAST = HEADER_DTYPE.itemsize + 8  # of a diff of levels
 
+# Above these counts, losses are joined: a book stays untrusted between them.
+MAX_EXACT = 1 << 16  # of a file
+MAX_PENDING = 1 << 10  # of a stream, when the records around them are not written yet
+
 
 class Lost(NamedTuple):
-    """Something missing before a line of a file, or that line itself.
+    """Something missing before a line of a file, or lines that were rejected.
 
     Attributes:
         line: The line.
@@ -44,6 +49,7 @@ class Lost(NamedTuple):
         cause: The name of a `LossCause`.
         first: The first missing sequence number of the feed; 0 if unknown.
         last: The last one.
+        through: The last line, if it is not `line`.
     """
 
     line: int
@@ -51,6 +57,26 @@ class Lost(NamedTuple):
     cause: str = "rejected"
     first: int = 0
     last: int = 0
+    through: int = 0
+
+    @property
+    def end(self) -> int:
+        """The last line."""
+        return max(self.line, self.through)
+
+    def joined(self, other: Lost) -> Lost:
+        """This loss and another one of the same file, and all lines between them."""
+        symbol = self.symbol if self.symbol == other.symbol else None
+        line = min(self.line, other.line)
+        return Lost(line, symbol, self.cause, through=max(self.end, other.end))
+
+
+class _Span(NamedTuple):
+    """The loss is before record `start` of a chunk, or a later one up to `stop`."""
+
+    start: int
+    stop: int
+    lost: Lost
 
 
 @dataclass
@@ -58,13 +84,20 @@ class _Followed:
     """One stream of a book: how far it is written.
 
     Attributes:
-        checked: Of each file of the stream, how many of its losses are marked.
+        sources: The files that its records are from.
+        merged: Whether they are read at the same time, not one after the other.
+        taken: Of each file, how many of its losses are in `pending`, or were.
+        pending: Losses, each with its file, up to the first record after them.
         latest_ns: The time of the last record.
         doubted: Whether a loss was written, and nothing since that ends it.
     """
 
+    symbol: str
     book_mode: int
-    checked: dict[int, int] = field(default_factory=dict)
+    sources: set[int] = field(default_factory=set)
+    merged: bool = False
+    taken: dict[int, int] = field(default_factory=dict)
+    pending: list[tuple[int, Lost]] = field(default_factory=list)
     latest_ns: int | None = None
     doubted: bool = False
 
@@ -74,17 +107,20 @@ class Losses:
 
     def __init__(self) -> None:
         self._lost: dict[int, list[Lost]] = {}  # by the index of the file
+        self._shared: dict[int, int] = {}  # how many of them a stream may have taken
         self._streams: dict[tuple[str, str, str], _Followed] = {}
+        self._sources: set[int] = set()  # files with records of a book
 
     def add(self, source: int, lost: Lost) -> None:
         """Add a loss in a file, before the records around it are written."""
         entries = self._lost.setdefault(source, [])
-        if not entries or entries[-1].line <= lost.line:
-            entries.append(lost)
-            return
-        # Streams wait for the lines in their order: those they have passed stay first.
-        passed = max((each.checked.get(source, 0) for each in self._streams.values()), default=0)
-        bisect.insort(entries, lost, passed, key=lambda entry: entry.line)
+        if len(entries) > self._shared.get(source, 0):
+            before = entries[-1]
+            next_line = before[1:5] == lost[1:5] and lost.line == before.end + 1
+            if (next_line and lost.cause == "rejected") or len(entries) >= MAX_EXACT:
+                entries[-1] = before.joined(lost)
+                return
+        entries.append(lost)
 
     def forget(self, stream: tuple[str, str, str]) -> None:
         """A loss was not written: the log has the records around it from before."""
@@ -98,7 +134,10 @@ class Losses:
             yield chunk
             return
         key = (chunk.venue, chunk.symbol, chunk.stream)
-        followed = self._streams.setdefault(key, _Followed(_book_mode(chunk.payloads[0])))
+        followed = self._streams.get(key)
+        if followed is None:
+            followed = _Followed(chunk.symbol, _book_mode(chunk.payloads[0]))
+            self._streams[key] = followed
         places = self._places(chunk, followed)
         start = 0
         for place in sorted(places):
@@ -124,11 +163,11 @@ class Losses:
         With another cause than "rejected", every stream of a book ends with one.
         """
         for (venue, symbol, stream), followed in self._streams.items():
+            self._take(followed)
             lost = [
                 entry
-                for source, checked in followed.checked.items()
-                for entry in self._lost.get(source, [])[checked:]
-                if entry.symbol in (None, symbol)
+                for source, entry in followed.pending
+                if self._concerns(followed, source, entry)
             ]
             if cause != "rejected":
                 lost.append(Lost(0, None, cause))
@@ -138,65 +177,119 @@ class Losses:
                 empty = Chunk(venue, symbol, stream, BOOK_EVENT, [], [])
                 yield _loss_chunk(empty, instrument, followed, lost[-1])
 
+    def _take(self, followed: _Followed) -> None:
+        """Add new losses that the stream may have to the pending ones."""
+        for source, lost in self._lost.items():
+            start = followed.taken.get(source, 0)
+            if start == len(lost):
+                continue
+            followed.taken[source] = self._shared[source] = len(lost)
+            of_it = (None, followed.symbol)
+            followed.pending += [(source, entry) for entry in lost[start:] if entry.symbol in of_it]
+        if len(followed.pending) > MAX_PENDING:
+            joined: dict[int, Lost] = {}
+            for source, entry in followed.pending:
+                known = joined.get(source)
+                joined[source] = entry if known is None else known.joined(entry)
+            followed.pending = list(joined.items())
+
+    def _concerns(self, followed: _Followed, source: int, lost: Lost) -> bool:
+        """Whether a loss may have changed the book, by its file alone.
+
+        A row of an unknown symbol belongs to any book of its file; if the file has no other rows of
+        books, to any book at all.
+        """
+        if lost.symbol == followed.symbol or followed.merged or source in followed.sources:
+            return True
+        return source not in self._sources
+
     def _places(self, chunk: Chunk, followed: _Followed) -> dict[int, Lost]:
         """What is missing before which records of the chunk."""
-        places: dict[int, Lost] = {}
-        if not self._lost and isinstance(chunk.sources, int):
-            followed.checked.setdefault(chunk.sources, 0)
-            return places
         sources = np.broadcast_to(np.asarray(chunk.sources), len(chunk))
-        for source in np.unique(sources).tolist():
-            followed.checked.setdefault(source, 0)
-        for source, lost in self._lost.items():
-            checked = followed.checked.get(source)
-            if checked is None:  # no record of the stream is from that file
-                mine = [entry for entry in lost if entry.symbol == chunk.symbol]
-                if mine:
-                    followed.checked[source] = len(lost)
-                    places.setdefault(0, mine[0])
-                continue
-            at = np.flatnonzero(sources == source)
-            lines = None if chunk.lines is None else np.asarray(chunk.lines)[at]
-            # Of one file, the order of lines is that of records: later losses wait for theirs. Of
-            # several merged files, the place of a later line is unknown: it counts from here on.
-            of_one_file = len(followed.checked) == 1 or (
-                isinstance(chunk.sources, int) and chunk.sources == source
-            )
-            wait = of_one_file and lines is not None
-            last = int(lines.max()) if lines is not None and len(lines) else -1
-            taken = []
-            while checked < len(lost) and not (wait and lost[checked].line > last):
-                if lost[checked].symbol in (None, chunk.symbol):
-                    taken.append(lost[checked])
-                checked += 1
-            followed.checked[source] = checked
-            if taken:
-                _add_places(places, chunk, at, lines, taken)
+        present: set[int] = set(np.unique(sources).tolist())
+        followed.sources |= present
+        followed.merged = followed.merged or not isinstance(chunk.sources, int)
+        self._sources |= present
+        self._take(followed)
+        rows = {source: _Rows(chunk, np.flatnonzero(sources == source)) for source in present}
+        spans: list[_Span] = []
+        still = []
+        for source, lost in followed.pending:
+            # Whether it is after a record of a later chunk.
+            known_later = chunk.next_lines.get(source, lost.line) < lost.line
+            later = known_later or (not followed.merged and chunk.last_lines is None)
+            span, passed = None, False
+            if source in rows:
+                span, passed = rows[source].find(lost, later)
+            elif followed.merged and not later:
+                span = _Span(0, len(chunk), lost)
+            elif not followed.merged and min(present) > source:
+                passed = True
+                if self._concerns(followed, source, lost):
+                    span = _Span(0, 0, lost)
+            if span is not None:
+                spans.append(span)
+            if not passed:
+                still.append((source, lost))
+        followed.pending = still
+        places: dict[int, Lost] = {}
+        for start, stop, lost in spans:
+            places.setdefault(start, lost)
+            for ending in _endings(chunk, start, stop).tolist() if stop > start else ():
+                places.setdefault(start + ending + 1, lost)
         return places
 
 
-def _add_places(
-    places: dict[int, Lost], chunk: Chunk, at: _Array, lines: _Array | None, taken: list[Lost]
-) -> None:
-    """Find what is missing before which records; `at`: those of one file, `lines`: their lines."""
-    if lines is None or len(lines) == 0:
-        places.setdefault(0, taken[0])
-        return
-    numbers = [entry.line for entry in taken]
-    counts = np.searchsorted(np.maximum.accumulate(lines), numbers).tolist()
-    if not chunk.grouped:
-        for count, entry in zip(counts, taken, strict=True):
-            places.setdefault(int(at[count - 1]) + 1 if count else 0, entry)
-        return
-    # A rejected row may belong to the event before it or, if it is next to its first row, to the
-    # one after it. Neither is complete: a snapshot among them must not end the doubt.
-    rejected = set(numbers)
-    for count, entry in zip(counts, taken, strict=True):
-        places.setdefault(int(at[max(count - 1, 0)]), entry)
-        if count:
-            _downgrade(chunk, int(at[count - 1]))
-        if count < len(lines) and rejected.issuperset(range(entry.line, int(lines[count]))):
-            _downgrade(chunk, int(at[count]))
+class _Rows:
+    """The records of a chunk that are from one file; `at` is where they are in the chunk."""
+
+    def __init__(self, chunk: Chunk, at: _Array) -> None:
+        self._chunk = chunk
+        self._at = at
+        assert chunk.lines is not None, "a book's records have lines"
+        self._own_lines = np.asarray(chunk.lines)[at]
+        self._lines = np.maximum.accumulate(self._own_lines)
+        self._last_lines = None if chunk.last_lines is None else chunk.last_lines[at]
+
+    def find(self, lost: Lost, later: bool) -> tuple[_Span | None, bool]:
+        """Where something is missing, and whether a record of the chunk comes after it.
+
+        Args:
+            lost: The loss.
+            later: If its line is after those of all records, it is in a later chunk. Otherwise it
+                may be before records of this one that are from other files.
+        """
+        before = int(np.searchsorted(self._lines, lost.line))
+        after = int(np.searchsorted(self._lines, lost.end))
+        if self._last_lines is not None and not (before == len(self._at) and later):
+            return self._within_events(lost, before, after)
+        own = np.flatnonzero(self._own_lines == lost.end)
+        if len(own):  # directly before this record
+            place = int(self._at[own[0]])
+            return _Span(place, place, lost), True
+        if not np.array_equal(self._own_lines, self._lines):
+            # Not in the order of the lines: it may be anywhere.
+            return _Span(0, len(self._chunk), lost), False
+        if before == len(self._at) and later:
+            return None, False
+        start = int(self._at[before - 1]) + 1 if before else 0
+        passed = after < len(self._at)
+        stop = int(self._at[after]) if passed else len(self._chunk)
+        return _Span(start, stop, lost), passed
+
+    def _within_events(self, lost: Lost, before: int, after: int) -> tuple[_Span, bool]:
+        """The same for events of several rows, none of which is complete without a rejected row.
+
+        A row between the last row of an event and the first one of the next may belong to either.
+        A snapshot that lacks a row must not end the doubt.
+        """
+        assert self._last_lines is not None
+        count = len(self._at)
+        follows = after == 0 or lost.end > self._last_lines[after - 1]
+        for i in range(max(before - 1, 0), min(after + follows, count)):
+            _downgrade(self._chunk, int(self._at[i]))
+        start = int(self._at[before - 1]) if before else 0
+        return _Span(start, start, lost), after < count
 
 
 def _downgrade(chunk: Chunk, index: int) -> None:
@@ -231,7 +324,7 @@ def _loss_chunk(chunk: Chunk, instrument: Instrument, followed: _Followed, lost:
         book_mode=followed.book_mode,
     )
     return dataclasses.replace(
-        chunk, timestamps_ns=[time_ns], payloads=[payload], lines=None, sources=0, grouped=False
+        chunk, timestamps_ns=[time_ns], payloads=[payload], lines=None, sources=0, last_lines=None
     )
 
 
@@ -248,21 +341,27 @@ def _types(chunk: Chunk, start: int, stop: int) -> _Array:
     return np.array([row[_EVENT_TYPE] for row in rows], np.uint8)
 
 
+def _endings(chunk: Chunk, start: int, stop: int) -> _Array:
+    """The records, counted from `start`, after which a book can be trusted again."""
+    types = _types(chunk, start, stop)
+    ending = np.isin(types, (EventType.SNAPSHOT, EventType.RESET))
+    if not isinstance(chunk.payloads, np.ndarray):
+        # A diff with update ids shows whether one before it is missing.
+        for i in np.flatnonzero(types == EventType.DIFF).tolist():
+            row = chunk.payloads[start + i]
+            ending[i] = row[_BOOK_MODE] == 0 and any(row[_UPDATE_LAST : _UPDATE_LAST + 8])
+    return np.flatnonzero(ending)
+
+
 def _doubted_after(chunk: Chunk, start: int, stop: int, doubted: bool) -> bool:
     """Whether a book is in doubt after these records, if it is before them."""
-    types = _types(chunk, start, stop)
-    decisive = types[np.isin(types, (EventType.SNAPSHOT, EventType.RESET, EventType.LOSS))]
-    if len(decisive):
-        return bool(decisive[-1] == EventType.LOSS)
-    if not doubted or isinstance(chunk.payloads, np.ndarray):
-        return doubted
-    # A diff with update ids shows whether one before it is missing.
-    return not any(
-        row[_BOOK_MODE] == 0
-        and row[_EVENT_TYPE] == EventType.DIFF
-        and any(row[_UPDATE_LAST : _UPDATE_LAST + 8])
-        for row in chunk.payloads[start:stop]
-    )
+    losses = np.flatnonzero(_types(chunk, start, stop) == EventType.LOSS)
+    if not doubted and not len(losses):
+        return False
+    endings = _endings(chunk, start, stop)
+    if len(losses):
+        return not len(endings) or bool(endings[-1] < losses[-1])
+    return not len(endings)
 
 
 def begins_book(chunk: Chunk) -> bool:

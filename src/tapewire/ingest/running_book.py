@@ -11,12 +11,13 @@ import numpy as np
 
 import tapewire as tw
 from tapewire.book import L2Book, L3Book
-from tapewire.book.gaps import Gap
+from tapewire.book.gaps import Gap, kind_of
 from tapewire.errors import CorruptMetadata
 from tapewire.ingest.import_log import ImportLog
 from tapewire.ingest.seen_rows import batches_of
 from tapewire.protocol.market import (
     EventType,
+    L3Flags,
     L3Type,
     Side,
     l2_diff,
@@ -32,6 +33,11 @@ __all__ = ["RunningBook"]
 
 _BATCH = 16384
 MAX_LEVELS = 65_535  # of a side in one event
+_PHASE_FLAGS = {
+    "opening": L3Flags.OPENING_AUCTION,
+    "closing": L3Flags.CLOSING_AUCTION,
+    "continuous": L3Flags(0),
+}
 _CAUSES = {
     "venue_gap": "the venue's update ids do not follow each other",
     "feed_gap": "sequence numbers of the feed are missing",
@@ -45,15 +51,6 @@ _CAUSES = {
     "crossed": "the book is crossed outside an auction",
     "partial_source": "the source has only events of orders at the best levels",
 }
-_OF_FEED = (
-    "venue_gap",
-    "feed_gap",
-    "feed_order",
-    "unknown_order",
-    "venue_loss",
-    "no_snapshot",
-    "partial_source",
-)
 
 
 class RunningBook:
@@ -65,7 +62,7 @@ class RunningBook:
     def __init__(self, instrument: Instrument, stream: str) -> None:
         self.instrument = instrument
         self.stream = stream
-        self.book = _empty(instrument)
+        self.book = self._empty()
         self._reader: Any = None
         self._log: ImportLog | None = None
         # Records read of each log: if times go back over midnight, the earlier log continues.
@@ -74,6 +71,17 @@ class RunningBook:
 
     def __repr__(self) -> str:
         return f"RunningBook({self.instrument.venue}:{self.instrument.symbol}, {self.book!r})"
+
+    def _empty(self) -> L2Book | L3Book:
+        one = self.instrument
+        if one.book_mode == "l3" and self.stream == "book":
+            return L3Book(
+                one.rules,
+                price_scale=one.price_scale,
+                size_scale=one.size_scale,
+                on_gap="resync",
+            )
+        return L2Book(one.price_scale, one.size_scale, on_gap="resync", rules=one.rules)
 
     @property
     def of_orders(self) -> bool:
@@ -90,7 +98,7 @@ class RunningBook:
 
         Its gaps are in the ledger; they are noted, so that one that ends is updated there.
         """
-        self.book = _empty(self.instrument)
+        self.book = self._empty()
         for batch in batches_of(log, log.first_seq):
             self.book.apply_batch(batch)
         self._noted = [(log, self._entry(gap)) for gap in self.book.gaps]
@@ -99,15 +107,16 @@ class RunningBook:
         """The book as events that begin the next log.
 
         Of levels: a snapshot of the best ones, and diffs without ids if it has more than fit a
-        record; nothing if it is untrusted. Of orders: a reset and all orders, or if it is untrusted
-        a loss, since a book of orders begins trusted.
+        record. Of orders: a reset and all orders. Of an untrusted book, a loss; nothing of levels
+        with update ids, which show what is missing.
         """
         if isinstance(self.book, L3Book):
             if self.book.trusted:
                 return _orders(self.instrument, self.book, timestamp_ns)
             return [loss(self.instrument, timestamp_ns, "no_snapshot")]
         if not self.book.trusted:
-            return []
+            # Without update ids, a reader would apply what follows to the book of another day.
+            return [] if self.book.last_update else [loss(self.instrument, timestamp_ns, "missing")]
         bids, asks = self.book.bids(), self.book.asks()
         events: list[bytes] = [
             l2_snapshot(
@@ -122,6 +131,15 @@ class RunningBook:
             part = slice(start, start + MAX_LEVELS)
             events.append(l2_diff(self.instrument, timestamp_ns, bids=bids[part], asks=asks[part]))
         return events
+
+    def snapshot_in_between(self, timestamp_ns: int) -> list[bytes] | np.ndarray[Any, Any]:
+        """The book as events that continue an earlier log, after records in another one.
+
+        Nothing for levels with update ids: these show what is missing from the earlier log.
+        """
+        if isinstance(self.book, L2Book) and self.book.last_update:
+            return []
+        return self.snapshot(timestamp_ns)
 
     def catch_up(self, log: ImportLog) -> None:
         """Apply what the job has written to `log` since the last call; add gaps to its ledger."""
@@ -167,7 +185,7 @@ class RunningBook:
 
     def _entry(self, gap: Any) -> Gap:
         return Gap(
-            kind="venue" if gap.cause in _OF_FEED else "parse",
+            kind=kind_of(gap.cause),
             venue=self.instrument.venue,
             symbol=self.instrument.symbol,
             stream=self.stream,
@@ -186,15 +204,6 @@ class RunningBook:
             reader.close()
 
 
-def _empty(instrument: Instrument) -> L2Book | L3Book:
-    price_scale, size_scale = instrument.price_scale, instrument.size_scale
-    if instrument.book_mode == "l3":
-        return L3Book(
-            instrument.rules, price_scale=price_scale, size_scale=size_scale, on_gap="resync"
-        )
-    return L2Book(price_scale, size_scale, on_gap="resync")
-
-
 def _orders(instrument: Instrument, book: L3Book, timestamp_ns: int) -> np.ndarray[Any, Any]:
     """A reset, then every order with a price, each level in the order of its queue."""
     queues = [
@@ -206,6 +215,7 @@ def _orders(instrument: Instrument, book: L3Book, timestamp_ns: int) -> np.ndarr
     rows["head"]["ingest_ts_ns"] = timestamp_ns
     rows["head"]["event_type"][0] = EventType.RESET
     order = rows["order"]
+    order["flags"] = _PHASE_FLAGS[book.phase]  # in an auction the book may be crossed
     order["event_type"] = L3Type.ADD
     order["event_type"][0] = L3Type.RESET
     at = 1

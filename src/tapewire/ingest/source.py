@@ -192,6 +192,24 @@ class SourceFile:
             else:
                 yield counted
 
+    def check_content(self) -> None:
+        """Check that there is any: an empty file is what a failed download leaves.
+
+        Raises:
+            CorruptSource: The file is empty.
+        """
+        try:
+            with self.open() as file:
+                empty = not file.peek(1)
+        except CorruptSource:
+            return  # raised again when the file is read
+        if empty:
+            raise CorruptSource(
+                "the file is empty",
+                path=os.fspath(self.path),
+                hint="get the complete file, or import the others without it",
+            )
+
     def lines(self) -> Generator[tuple[int, bytes], None, None]:
         """Each line: its number, from 1, and its bytes without the newline (or CR and newline).
 

@@ -125,13 +125,15 @@ class TableBlock:
         rows = self.rows[mask]
         return TableBlock(self.source, self._data, rows, self._columns, self.texts, self._owner)
 
-    def without(self, mask: np.ndarray[Any, Any], report: Report | None, why: str) -> TableBlock:
+    def without(
+        self, mask: np.ndarray[Any, Any], report: Report | None, why: str, *, of_book: bool = True
+    ) -> TableBlock:
         """The rows that are not in the mask; those in the mask are reported as bad."""
         if not mask.any():
             return self
         if report is not None:
             symbols = self._symbols(mask)
-            of_book = self._owner is None or self._owner.of_book
+            of_book = of_book and (self._owner is None or self._owner.of_book)
             for i, (line, offset, length) in enumerate(self.rows[mask, :_FIELDS_BEFORE].tolist()):
                 row = self._data[offset : offset + length]
                 symbol = symbols[i] if symbols else None

@@ -347,8 +347,8 @@ def loss(instrument, timestamp_ns, cause, *, first=0, last=0, book_mode=None, na
     cdef uint8_t mode = <uint8_t> _unsigned("book_mode", book_mode, 1)
     if isinstance(cause, str):
         if cause not in _LOSS_CAUSES:
-            raise InvalidMessage(
-                f"unknown cause of a loss: cause={cause!r}", hint=f"one of {', '.join(_LOSS_CAUSES)}")
+            raise InvalidMessage(f"unknown cause of a loss: cause={cause!r}",
+                                 hint=f"one of {', '.join(_LOSS_CAUSES)}")
         cause = _LOSS_CAUSES[cause]
     _fill_head(&head, instrument, timestamp_ns, exchange_ns, native_seq, stream_id)
     memset(&body, 0, sizeof(Loss))  # reserved bytes too
@@ -360,7 +360,8 @@ def loss(instrument, timestamp_ns, cause, *, first=0, last=0, book_mode=None, na
             f"a loss must have a cause, and first must not be above last: cause={cause}, "
             f"first={first}, last={last}")
     payload = PyBytes_FromStringAndSize(NULL, kLossBytes)
-    encode_loss(<byte*> PyBytes_AS_STRING(payload), head, BookMode.l3 if mode else BookMode.l2, body)
+    encode_loss(<byte*> PyBytes_AS_STRING(payload), head,
+                BookMode.l3 if mode else BookMode.l2, body)
     return payload
 
 

@@ -27,7 +27,7 @@ cdef extern from "tapewire/market/columns.hpp" namespace "tapewire::market":
 L3Order = namedtuple("L3Order", "event_type side ord_type exec_type price_scale size_scale flags "
                                 "order_id bid_order_id ask_order_id price qty amt")
 LossRange = namedtuple("LossRange", "cause first last")
-LossRange.__doc__ = """What a loss event reports: a `LossCause`, and the missing numbers of the feed."""
+LossRange.__doc__ = """A loss event: a `LossCause`, and the feed's missing sequence numbers."""
 L3Order.__doc__ = """An event of one order: the body of a book event of mode `BookMode.L3`."""
 
 cdef tuple _EVENT_NAMES = ("?", "snapshot", "diff", "reset", "heartbeat", "loss")

@@ -223,6 +223,7 @@ class _BookPass:
         auction = np.zeros(len(batch), bool)
         if self._is_l3 and (headers["book_mode"] == BookMode.L3).all():
             auction = (batch.view(L3_RECORD_DTYPE)["order"]["flags"] & AUCTION) != 0
+            auction &= headers["event_type"] != EventType.LOSS  # which is no order
         self._tops.clear()
         resets = batch.seq[headers["event_type"] == EventType.RESET].tolist()
         self._causes |= dict.fromkeys(resets, "reset by the venue")
@@ -253,6 +254,7 @@ class _BookPass:
 
     def _orders(self, batch: Batch, headers: Array, auction: Array) -> None:
         kinds = batch.view(L3_RECORD_DTYPE)["order"]["event_type"]
+        kinds = np.where(headers["event_type"] == EventType.LOSS, 0, kinds)
         counted = self._trades + np.cumsum(kinds == L3Type.TRADE)
         done = 0
         for i in range(len(batch)):

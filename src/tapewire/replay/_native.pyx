@@ -11,6 +11,7 @@ from time import monotonic
 
 from tapewire.book._native cimport Turn, wrap_book
 
+from tapewire.book.gaps import kind_of
 from tapewire.errors import InvalidOption
 
 cdef extern from "tapewire/format/book_snapshot.hpp" namespace "tapewire::format":
@@ -203,9 +204,9 @@ cdef class Engine:
     While it is in use, the reader must not be moved or closed by other code.
     """
 
-    def __init__(self, CursorReader reader not None, name_of, *, on_gap="resync", unknown="distrust",
-                 only_added=False, skip_damaged=False, show_from_ns=None, show_from_seq=None,
-                 end_ns=None, end_seq=None):
+    def __init__(self, CursorReader reader not None, name_of, *, on_gap="resync",
+                 unknown="distrust", only_added=False, skip_damaged=False, show_from_ns=None,
+                 show_from_seq=None, end_ns=None, end_seq=None):
         cdef EngineOptions options
         if self._engine is not NULL:
             raise RuntimeError("already initialized")
@@ -496,9 +497,9 @@ cdef class Engine:
             for k in range(tw_book_gaps(deref(market.book))):
                 gap = &tw_book_gap(deref(market.book), k)
                 if not tw_is_record_gap(deref(gap)):
-                    found.append(("venue", self._venues[i], self._symbols[i], gap.first, gap.last,
-                                  gap.seq, gap.timestamp_ns,
-                                  tw_cause(deref(gap)).decode().replace("_", " "),
+                    cause = tw_cause(deref(gap)).decode()
+                    found.append((kind_of(cause), self._venues[i], self._symbols[i], gap.first,
+                                  gap.last, gap.seq, gap.timestamp_ns, cause.replace("_", " "),
                                   self._action(gap.resynced), 0))
         return found
 

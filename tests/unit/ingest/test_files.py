@@ -37,7 +37,17 @@ def l2(tmp, *rows):
 
 
 def events(tmp, venue, symbol, stream="book"):
-    return [record.decode() for record in records_of(tmp / "archive", venue, symbol, stream)]
+    """Without losses: some files here begin within a session, or have bad rows."""
+    found = [record.decode() for record in records_of(tmp / "archive", venue, symbol, stream)]
+    return [event for event in found if getattr(event, "loss", None) is None]
+
+
+def book_of(tmp, venue, symbol):
+    """The book after these events."""
+    book = l3_book_of(tmp / "archive", venue, symbol)
+    for event in events(tmp, venue, symbol):
+        book.apply(event)
+    return book
 
 
 def test_rows_of_one_moment_are_one_event(tmp):
@@ -220,9 +230,7 @@ def test_days_given_together_stay_separate(tmp):
     assert [log.split("/")[3] for log in summary.logs] == ["2024-01-02", "2024-01-03"]
     got = [(event.native_seq, event.order.price) for event in events(tmp, "szse", "000001")]
     assert got == [(1, 50_000), (2, 60_000), (0, 0), (1, 70_000), (2, 80_000), (3, 0)]
-    book = l3_book_of(tmp / "archive", "szse", "000001")
-    for record in records_of(tmp / "archive", "szse", "000001", "book"):
-        book.apply(record)
+    book = book_of(tmp, "szse", "000001")
     assert book.bids().tolist() == [(70_000, 10_000, 1)], "nothing of the day before"
 
 
@@ -380,9 +388,7 @@ def test_orders_of_itch_reach_the_book(tmp):
         message(b"P", struct.pack(">Q", 0) + b"S" + struct.pack(">I8sIQ", 9, ACME, 10_050, 9)),
         message(b"Q", struct.pack(">Q8sIQ", 500, ACME, 10_000, 10) + b"C"),
     )
-    book = l3_book_of(tmp / "archive", "nasdaq", "ACME")
-    for record in records_of(tmp / "archive", "nasdaq", "ACME", "book"):
-        book.apply(record)
+    book = book_of(tmp, "nasdaq", "ACME")
     assert book.bids().tolist() == [(10_000, 55, 1)]
     assert book.asks().tolist() == [(10_200, 40, 1)]
     ticks = events(tmp, "nasdaq", "ACME", "trades")
@@ -417,9 +423,7 @@ def test_an_order_with_the_number_of_a_resting_order_is_a_bad_row(tmp):
         add(1, b"S", 50, 20_000),
     )
     assert summary.bad == {"the number of another resting order": 2}
-    book = l3_book_of(tmp / "archive", "nasdaq", "ACME")
-    for record in records_of(tmp / "archive", "nasdaq", "ACME", "book"):
-        book.apply(record)
+    book = book_of(tmp, "nasdaq", "ACME")
     assert book.bids().tolist() == [(10_200, 40, 1)]
     assert book.asks().tolist() == [(20_000, 50, 1)]
     (trade,) = events(tmp, "nasdaq", "ACME", "trades")
@@ -431,9 +435,7 @@ def test_orders_end_with_their_session(tmp):
         (tmp / name).write_bytes(struct.pack(">H", len(one)) + one)
     files = [tmp / "1.itch", tmp / "2.itch"]
     ingest.run("itch", files, tmp / "archive", date="2024-07-01")
-    book = l3_book_of(tmp / "archive", "nasdaq", "ACME")
-    for record in records_of(tmp / "archive", "nasdaq", "ACME", "book"):
-        book.apply(record)
+    book = book_of(tmp, "nasdaq", "ACME")
     assert book.bids().tolist() == [(20_000, 100, 1)]
 
 

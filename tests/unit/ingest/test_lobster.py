@@ -36,7 +36,7 @@ def orders_of(tmp, symbol="ACME"):
     first, second, *rest = events(tmp, "book_orders", symbol)
     assert (first.event_type, first.native_seq) == (EventType.RESET, 0)
     assert second.loss == (LossCause.PARTIAL, 0, 0)
-    return rest
+    return [event for event in rest if event.loss is None]
 
 
 def ignoring_loss(tmp, symbol="ACME"):

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from tapewire import ingest, replay
 from tapewire.ingest.importer import Chunk
 from tapewire.ingest.losses import Losses, Lost
 from tapewire.protocol.instruments import Instrument
 from tapewire.protocol.market import BOOK_EVENT, BookEvent, l2_diff, l2_snapshot, loss
+from tests.support.captures import book_logs
 
 ABC = Instrument.of("example", "ABC", 0, 0)
 
@@ -70,3 +72,28 @@ def test_a_book_in_doubt_by_its_own_events_is_not_marked_again():
     losses.add(0, Lost(9, None))
     assert types(losses.marked(chunk([1, 2], "sl"), ABC)) == "sl"
     assert list(losses.ends("rejected", lambda *_: ABC)) == []
+
+
+def order(number, channel=6):
+    return (
+        f"//SecurityID=600519 ChannelNo={channel} BizIndex={number} MsgType=192 OrderNo={number} "
+        f"Price={9000 - number}0 OrderQty=1000 OrdType=65 Side=66 TransactTime=9310000"
+    )
+
+
+def test_a_gap_is_marked_if_the_last_event_is_of_an_earlier_line(tmp):
+    """Events are sorted by channel and number: the last one may be from the start of the file."""
+    capture = tmp / "sse_20231114.log"
+    rows = [order(1), order(2), order(3, channel=8), order(4), order(5)]
+    capture.write_text("\n".join(rows))
+    summary = ingest.run("sse", [capture], tmp / "archive", check_gaps=True)
+    assert summary.gaps == 1
+    with replay.Replay(book_logs(tmp / "archive", "sse", "600519")) as steps:
+        events = [(step.record.decode(), step.book.trusted) for step in steps]
+    assert [(event.native_seq, trusted) for event, trusted in events if event.loss is None] == [
+        (1, True),
+        (2, True),
+        (4, False),
+        (5, False),
+        (3, False),
+    ]

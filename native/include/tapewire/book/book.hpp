@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tapewire/book/l2.hpp"
@@ -75,6 +76,9 @@ class Book {
     TopRow top_row(std::int64_t timestamp_ns) const noexcept;
     // At most `n` levels, best first; returns how many it wrote.
     std::size_t top(format::Side side, std::size_t n, LevelRow* out) const;
+    // Calls f(price, size) for the levels, best first, until it returns false; returns f.
+    template <typename F>
+    F walk_levels(format::Side side, F f) const;
     std::size_t level_count(format::Side side) const noexcept;
     // Sum of the sizes of the best `n` levels, capped at the largest 64-bit number.
     std::int64_t depth(format::Side side, std::size_t n) const noexcept;
@@ -142,11 +146,12 @@ class Book {
     template <typename Sink>
     bool apply_deltas(const market::BookEvent& event, Sink& sink);
     Applied apply_snapshot(const market::BookEvent& event);
+    Applied unless_crossed();
     Applied hold(const market::BookEvent& diff, std::uint64_t record_seq);
     bool rescale(const market::BookEvent& event, market::BookEvent& out);
 
     Applied apply_l3(const format::L3Event& order, std::uint8_t price_scale,
-                     std::uint8_t size_scale);
+                     std::uint8_t size_scale, std::uint32_t phase_before);
     Applied apply_loss(const format::Loss& loss);
     Applied apply_order(const format::L3Event& e, std::uint32_t phase_before);
     Applied apply_by_type(const format::L3Event& e);
@@ -156,6 +161,7 @@ class Book {
     Applied trade(const format::L3Event& e);
     Applied unknown(std::uint64_t id, Distrust cause);
     bool is_unpriced(const format::L3Event& e) const noexcept;
+    bool contradicts(const format::L3Event& e, std::uint32_t slot) const noexcept;
     void await_price(std::uint32_t slot, std::int64_t price);
     void settle();
 
@@ -173,6 +179,8 @@ class Book {
     void check_ours(format::BookMode mode, std::uint16_t venue_id, std::uint32_t market_id);
     Applied distrust(Distrust cause, std::uint64_t first = 0, std::uint64_t last = 0);
     void trust() noexcept;
+    // After a loss: a diff that continues from the update id `prev` shows what was lost.
+    void trust_by_ids(std::uint64_t prev);
     void throw_if_raised();
 
     // SZSE: the rest of a market order gets the price of its last trade as soon as the next event
@@ -215,6 +223,19 @@ inline bool Book::best(format::Side s, format::Level& out) const noexcept {
         out = {side.best_price(), l3_.level(side.best_value()).size};
     }
     return true;
+}
+
+template <typename F>
+F Book::walk_levels(format::Side s, F f) const {
+    if (options_.mode == format::BookMode::l2) return l2_.side(s).walk(std::move(f));
+    struct WithSize {
+        const L3& l3;
+        F f;
+        bool operator()(std::int64_t price, std::uint32_t at) {
+            return f(price, l3.level(at).size);
+        }
+    };
+    return l3_.side(s).walk(WithSize{l3_, std::move(f)}).f;
 }
 
 inline TopRow Book::top_row(std::int64_t timestamp_ns) const noexcept {

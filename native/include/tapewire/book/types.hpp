@@ -15,7 +15,7 @@ enum class GapPolicy : std::uint8_t {
 };
 
 // What the events of a venue mean. `continuous`: orders that match trade before they are shown, so
-// that outside auctions the book is never crossed.
+// that outside auctions the book is never crossed. It is the only one that a book of levels has.
 enum class Rules : std::uint8_t { none, szse, sse, continuous };
 inline constexpr Rules kMaxRules = Rules::continuous;
 

@@ -197,8 +197,8 @@ static_assert(offsetof(L3Event, price) == 40);
 static_assert(offsetof(L3Event, qty) == 48);
 static_assert(offsetof(L3Event, amt) == 56);
 
-// What is missing or invalid before this place; as large as an L3Event, so that it fits into an array
-// of order events. The book is untrusted until its next snapshot, or reset in book_mode l3.
+// What is missing or invalid before this place; as large as an L3Event, so that it fits into an
+// array of order events. The book is untrusted until its next snapshot, or reset in book_mode l3.
 struct Loss {
     std::uint64_t first;  // the feed's sequence numbers that are missing, inclusive; 0: unknown
     std::uint64_t last;

@@ -81,7 +81,8 @@ class ItchDecoder {
     std::uint64_t unknown_orders() const noexcept { return unknown_orders_; }
     // The first message was the start of messages: no order rests before it.
     bool from_start() const noexcept { return from_start_; }
-    // Of the last decode(), the messages whose time is before that of the message before them.
+    // Of the last decode(), the messages whose time is before that of the message before them, and
+    // executions with the match number of the one before them.
     const std::vector<std::uint64_t>& out_of_order() const noexcept { return out_of_order_; }
     // The stock of a locate code, without trailing blanks; empty if it has no name.
     std::string stock(std::uint16_t locate) const;
@@ -91,6 +92,7 @@ class ItchDecoder {
         std::int64_t price;
         std::uint32_t size;
         std::uint8_t side;
+        std::uint16_t locate;
     };
 
     // The length of the first message, or 0 if it is incomplete so far.
@@ -108,12 +110,14 @@ class ItchDecoder {
     std::vector<ItchBad> bad_;
     std::unordered_map<std::uint64_t, Order> orders_;
     std::unordered_map<std::uint16_t, std::string> stocks_;
-    std::unordered_map<std::uint16_t, bool> trading_;  // whether in continuous trading
+    std::unordered_map<std::string, std::uint16_t> codes_;  // of stocks: one a day
+    std::unordered_map<std::uint16_t, bool> trading_;       // whether in continuous trading
     std::uint64_t counts_[256] = {};
     std::uint64_t messages_ = 0;
     std::uint64_t consumed_ = 0;
     std::uint64_t unknown_orders_ = 0;
     std::uint64_t latest_ns_ = 0;
+    std::uint64_t last_match_ = ~std::uint64_t{0};
     std::vector<std::uint64_t> out_of_order_;
     bool from_start_ = false;
     Order reduced_{};

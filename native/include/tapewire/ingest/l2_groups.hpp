@@ -52,7 +52,11 @@ class L2Grouper {
     const std::vector<std::byte>& payloads() const noexcept { return payloads_; }
     const std::vector<std::uint64_t>& ends() const noexcept { return ends_; }
     const std::vector<std::int64_t>& timestamps_ns() const noexcept { return timestamps_ns_; }
+    // The lines of the first and the last row of each.
     const std::vector<std::int64_t>& lines() const noexcept { return lines_; }
+    const std::vector<std::int64_t>& last_lines() const noexcept { return last_lines_; }
+    // The line of the first row of the event being collected; 0 if there is none.
+    std::int64_t open_line() const noexcept { return collecting_ ? open_.line : 0; }
     void take() noexcept;
 
   private:
@@ -69,6 +73,8 @@ class L2Grouper {
     std::vector<std::uint64_t> ends_;
     std::vector<std::int64_t> timestamps_ns_;
     std::vector<std::int64_t> lines_;
+    std::vector<std::int64_t> last_lines_;
+    std::int64_t last_line_ = 0;  // of the latest row of the event being collected
 };
 
 }  // namespace tapewire::ingest

@@ -202,6 +202,10 @@ class _Binance(LineImporter):
                 self._write_snapshot(what)
             return
         snapshot = order.diff(what.previous, what.last)
+        if order.contradicted:
+            cause = "update ids contradict those of the diff before"
+            self.break_book(instrument, timestamp_ns, "venue", cause, what.payload)
+            return
         if snapshot is not None:
             self._write_snapshot(snapshot)
         if self.last_diff_counts:

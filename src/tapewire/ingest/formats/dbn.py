@@ -17,9 +17,16 @@ from tapewire.clock import DAY_NS
 from tapewire.config import check_whole
 from tapewire.errors import CorruptSource
 from tapewire.ingest.file_options import FileOptions
-from tapewire.ingest.formats.dbn_books import LevelBooks, OrderBooks, trades_of
+from tapewire.ingest.formats.dbn_books import (
+    LevelBooks,
+    OrderBooks,
+    are_trades,
+    not_of_orders,
+    trades_of,
+)
 from tapewire.ingest.formats.dbn_format import (
     DTYPES,
+    HEAD_DTYPE,
     MBO,
     MBP_0,
     SYMBOL_MAPPING,
@@ -31,6 +38,7 @@ from tapewire.ingest.formats.dbn_format import (
 )
 from tapewire.ingest.formats.dbn_rows import PRICE_DECIMALS, DbnRows
 from tapewire.ingest.importer import Chunk, Importer
+from tapewire.ingest.losses import Lost
 from tapewire.ingest.symbols import directory_name, known_instrument
 
 if TYPE_CHECKING:
@@ -67,7 +75,8 @@ class DbnOptions(FileOptions):
         trades: Whether to write the trades in files of mbo and mbp; set to false if a file of
             trades has the same ones.
         by_publisher: Whether each publisher of a dataset is a separate venue, named with the
-            publisher's number as a suffix. A book cannot be built from two publishers.
+            publisher's number as a suffix. Without it, trades of all of them are imported, and the
+            book of the first one: a book cannot be built from two publishers.
     """
 
     price_scale: int = PRICE_DECIMALS
@@ -111,7 +120,7 @@ class _File:
         self._levels = LevelBooks(options, report)
         self._instruments: dict[tuple[str, bytes], Instrument | None] = {}
         self._owners: dict[tuple[str, str], bytes] = {}
-        self._publishers: dict[int, int] = {}  # instrument → the publisher that is imported
+        self._publishers: dict[int, int] = {}  # instrument → the publisher of its book
 
     def chunks(self) -> Iterator[Chunk]:
         try:
@@ -141,8 +150,7 @@ class _File:
                 if rows is not None:
                     gathered.setdefault(run.rtype, []).append(rows)
             else:
-                kind = _SKIPPED.get(run.rtype, f"of type 0x{run.rtype:02X}")
-                self._report.skipped[kind] += len(run.rows)
+                self._skip(run)
         yield from self._of_types(gathered)
 
     def _typed(self, run: DbnRun) -> DbnRows | None:
@@ -155,6 +163,19 @@ class _File:
             return None
         packed = np.ascontiguousarray(run.rows[:, : dtype.itemsize])
         return DbnRows(self._source, packed.view(dtype)[:, 0], numbers)
+
+    def _skip(self, run: DbnRun) -> None:
+        """Count records of another type; if it is unknown, they may have been orders."""
+        kind = _SKIPPED.get(run.rtype)
+        self._report.skipped[kind or f"of type 0x{run.rtype:02X}"] += len(run.rows)
+        if kind is not None:
+            return
+        heads = np.ascontiguousarray(run.rows[:, : HEAD_DTYPE.itemsize]).view(HEAD_DTYPE)[:, 0]
+        days = heads["ts_event"] // np.uint64(DAY_NS)
+        of_each = zip(heads["instrument_id"].tolist(), days.tolist(), strict=True)
+        for line, (number, day) in enumerate(of_each, run.number):
+            symbol = directory_name(self._header.name_of(number, day))
+            self._report.lost(self._source, Lost(line, symbol))
 
     def _map(self, run: DbnRun) -> None:
         for number, row in enumerate(run.rows, run.number):
@@ -169,16 +190,15 @@ class _File:
         for rtype, parts in gathered.items():
             rows = DbnRows.concatenated(parts).with_times(self._report)
             for instrument, number, mine in self._by_instrument(rows):
+                trades = self._options.trades
                 if rtype == MBO:
-                    yield from self._orders.chunks(instrument, number, mine)
-                    trades = self._options.trades
-                elif rtype == MBP_0:
+                    book = self._of_one_publisher(number, mine, not_of_orders(mine))
+                    yield from self._orders.chunks(instrument, number, book)
+                elif rtype == MBP_0 or self._header.schema == TBBO:
                     trades = True
                 else:
-                    tbbo = self._header.schema == TBBO
-                    trades = self._options.trades or tbbo
-                    if not tbbo:
-                        yield from self._levels.chunks(instrument, mine)
+                    book = self._of_one_publisher(number, mine, are_trades(mine))
+                    yield from self._levels.chunks(instrument, book)
                 if trades:
                     yield from trades_of(instrument, mine, self._report)
 
@@ -195,20 +215,28 @@ class _File:
         edges = np.flatnonzero(np.diff(of[order], prepend=-1))
         groups = np.split(order, edges[1:])
         for group in (groups[i] for i in np.argsort(first, kind="stable").tolist()):
-            mine = self._of_one_publisher(rows.where(group))
-            instrument = self._instrument(mine) if len(mine) else None
+            mine = rows.where(group)
+            instrument = self._instrument(mine)
             if instrument is not None:
                 yield instrument, int(mine["instrument_id"][0]), mine
-            elif len(mine):
+            else:
                 self._report.skipped["another symbol"] += len(mine)
 
-    def _of_one_publisher(self, rows: DbnRows) -> DbnRows:
-        if self._options.by_publisher:
+    def _of_one_publisher(self, number: int, rows: DbnRows, beside: _Array) -> DbnRows:
+        """The rows for a book: those of the first publisher that has one of this instrument.
+
+        Rows of others are bad, except those in `beside`, which may have a trade.
+        """
+        publishers = rows["publisher_id"]
+        if self._options.by_publisher or beside.all():
             return rows
-        number = int(rows["instrument_id"][0])
-        publisher = self._publishers.setdefault(number, int(rows["publisher_id"][0]))
-        return rows.without(
-            rows["publisher_id"] != publisher,
+        publisher = self._publishers.setdefault(number, int(publishers[~beside][0]))
+        other = publishers != publisher
+        if beside_others := int((other & beside).sum()):
+            self._report.skipped["of another publisher, not of a book"] += beside_others
+        kept = rows.where(~(other & beside))
+        return kept.without(
+            kept["publisher_id"] != publisher,
             self._report,
             "another publisher than the instrument's first",
             "import with by_publisher",

@@ -10,6 +10,7 @@ import numpy as np
 from tapewire.ingest._parsers import L2Grouper
 from tapewire.ingest.formats.dbn_rows import UNDEFINED_PRICE, DbnRows, at_scale
 from tapewire.ingest.importer import Chunk
+from tapewire.ingest.level_order import OUT_OF_ORDER, out_of_order
 from tapewire.ingest.losses import Lost
 from tapewire.ingest.order_chunks import book_chunk, trades_chunk
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tapewire.ingest.report import Report
     from tapewire.protocol.instruments import Instrument
 
-__all__ = ["LevelBooks", "OrderBooks", "trades_of"]
+__all__ = ["LevelBooks", "OrderBooks", "are_trades", "not_of_orders", "trades_of"]
 
 _Array = np.ndarray[Any, Any]
 ADD, CANCEL, MODIFY, RESET = 1, 2, 3, 5  # L3Type
@@ -51,6 +52,18 @@ _SIDES = _by_letter(0, B=1, A=2)
 _MAKERS = _by_letter(2, A=1, B=0)  # the resting side, if the letter is the aggressor's side
 
 
+def are_trades(rows: DbnRows) -> _Array:
+    """Which rows have a trade."""
+    found: _Array = rows["action"] == ord("T")
+    return found
+
+
+def not_of_orders(rows: DbnRows) -> _Array:
+    """Which rows of mbo do not change a book of orders."""
+    found: _Array = _TYPES[rows["action"]] == _NOT_OF_ORDERS
+    return found
+
+
 class OrderBooks:
     """mbo: adds, cancels, modifications and clears, as events of orders."""
 
@@ -58,9 +71,10 @@ class OrderBooks:
         self._options = options
         self._report = report
         self._latest: dict[tuple[str, str], int] = {}  # the number of the book's instrument
-        self._doubted: set[tuple[str, str]] = set()
+        self._doubted: dict[tuple[str, str], bool] = {}  # whether the last row was flagged
         # Of each book and channel, the last sequence number.
         self._sequences: dict[tuple[str, int], int] = {}
+        self._received: dict[str, int] = {}  # the last time of receipt of each book
 
     def chunks(self, instrument: Instrument, number: int, rows: DbnRows) -> Iterator[Chunk]:
         """The events in the next rows of the instrument with this number."""
@@ -78,12 +92,20 @@ class OrderBooks:
             report.skipped["of a level, not an order"] += int(levels.sum())
             rows = rows.where(~levels)
         rows = self._valid(rows, symbol)
-        key = (instrument.venue, symbol)
-        doubt = np.flatnonzero((rows["flags"] & MAYBE_BAD) != 0)
-        if len(doubt) and key not in self._doubted:
-            self._doubted.add(key)
-            report.lost(rows.source, Lost(int(rows.numbers[doubt[0]]), symbol, "venue"))
+        self._check_flags(instrument, rows)
         yield from self._book(instrument, number, rows)
+
+    def _check_flags(self, instrument: Instrument, rows: DbnRows) -> None:
+        """Report the first row of each run that is flagged as possibly after a loss."""
+        if not len(rows):
+            return
+        key = (instrument.venue, instrument.symbol)
+        doubt = (rows["flags"] & MAYBE_BAD) != 0
+        clear = rows["action"] == ord("R")
+        known = np.concatenate([[self._doubted.get(key, False)], (doubt & ~clear)[:-1]])
+        self._doubted[key] = bool(doubt[-1] & ~clear[-1])
+        for line in rows.numbers[doubt & ~known].tolist():
+            self._report.lost(rows.source, Lost(line, instrument.symbol, "venue"))
 
     def _valid(self, rows: DbnRows, symbol: str) -> DbnRows:
         """The valid rows; the others are reported as bad."""
@@ -102,8 +124,16 @@ class OrderBooks:
         return _priced(rows, placed, self._options.price_scale, report, symbol)
 
     def _check_sequence(self, symbol: str, rows: DbnRows, types: _Array) -> None:
-        """Report sequence numbers that go back; that some are missing is normal in one symbol."""
+        """Report sequence numbers and times of receipt that go back.
+
+        That numbers are missing is normal in a file of one symbol.
+        """
         live = (rows["flags"] & SNAPSHOT) == 0
+        timed = rows.where(live & (types != RESET))
+        received = np.concatenate([[self._received.get(symbol, 0)], timed.times_ns])
+        self._received[symbol] = int(received[-1])
+        for line in timed.numbers[np.diff(received) < 0].tolist():
+            self._report.lost(rows.source, Lost(line, symbol, "out_of_order"))
         for channel in np.unique(rows["channel_id"]).tolist():
             at = np.flatnonzero(live & (rows["channel_id"] == channel))
             if not len(at):
@@ -211,8 +241,11 @@ class LevelBooks:
         for name in ("bid_price", "ask_price"):
             prices = rows["levels"][name]
             fits &= (at_scale(prices, scale)[1] | (prices == UNDEFINED_PRICE)).all(axis=1)
+        symbol = instrument.symbol
         why = "a price that does not fit the scale"
-        rows = rows.without(~fits, self._report, why, symbol=instrument.symbol)
+        rows = rows.without(~fits, self._report, why, symbol=symbol)
+        why = f"{OUT_OF_ORDER}, or incomplete"
+        rows = rows.without(_not_books(rows), self._report, why, symbol=symbol)
         if not len(rows):
             return
         table = np.zeros((len(rows), depth, 2, 8), np.int64)  # l2_groups.hpp, LevelRow
@@ -235,7 +268,7 @@ class LevelBooks:
         )
         grouper.add(table.reshape(-1, 8))
         grouper.finish()
-        times_ns, payloads, lines = grouper.take()
+        times_ns, payloads, lines, _ = grouper.take()
         yield Chunk(
             instrument.venue,
             instrument.symbol,
@@ -248,9 +281,20 @@ class LevelBooks:
         )
 
 
+def _not_books(rows: DbnRows) -> _Array:
+    """Which records have levels that are not in order, or a price without a size or vice versa."""
+    wrong = np.zeros(len(rows), bool)
+    for side in ("bid", "ask"):
+        prices, sizes = rows["levels"][f"{side}_price"], rows["levels"][f"{side}_size"]
+        present = prices != UNDEFINED_PRICE
+        wrong |= (present != (sizes != 0)).any(axis=1)
+        wrong |= out_of_order(prices, present, bids=side == "bid")
+    return wrong
+
+
 def trades_of(instrument: Instrument, rows: DbnRows, report: Report) -> Iterator[Chunk]:
     """The trades in rows of any type; their side is the aggressor's."""
-    rows = rows.where(rows["action"] == ord("T"))
+    rows = rows.where(are_trades(rows))
     nothing = (rows["size"] == 0) | (rows["size"] == UNDEFINED_SIZE)
     symbol = instrument.symbol
     rows = rows.without(nothing, report, "size of a trade is zero", symbol=symbol, of_book=False)

@@ -21,17 +21,21 @@ from tapewire.ingest.tables import pieces
 if TYPE_CHECKING:
     from tapewire.ingest.source import SourceFile
 
-__all__ = ["DTYPES", "DbnRun", "Header", "Interval", "RunReader", "mapped_symbol"]
+__all__ = ["DTYPES", "HEAD_DTYPE", "DbnRun", "Header", "Interval", "RunReader", "mapped_symbol"]
 
 _Array = np.ndarray[Any, Any]
 
 MAGIC = b"DBN"
+# A skippable frame of zstd, with which a DBZ file begins: the encoding before DBN.
+DBZ_MAGICS = tuple(bytes([0x50 + i]) + b"\x2a\x4d\x18" for i in range(16))
 VERSIONS = (1, 2, 3)
 PREFIX_BYTES = 8
 FIXED_BYTES = 100
 V1_SYMBOL_BYTES = 22
 MAX_HEADER_BYTES = 256 << 20
 HEAD_BYTES = 16  # of every record
+_CONVERT = "convert it with Databento's command dbn, or download it again as DBN 1 to 3"
+_OTHER_FILE = "give a file of Databento, or name the format of this one"
 TS_OUT_BYTES = 8  # after each record of a live session that requested it
 INSTRUMENT_ID = 0  # a stype: symbols are numbers
 SYMBOL_MAPPING = 0x16
@@ -76,6 +80,7 @@ _LEVEL = [
     ("bid_orders", "<u4"),
     ("ask_orders", "<u4"),
 ]
+HEAD_DTYPE = np.dtype(_HEAD)
 MBO, MBP_0, MBP_1, MBP_10 = 0xA0, 0x00, 0x01, 0x0A
 DTYPES: dict[int, np.dtype[Any]] = {
     MBO: np.dtype(_MBO),
@@ -217,13 +222,16 @@ class RunReader:
     def _header_of(self, data: bytearray, *, last: bool) -> int:
         """Read the header; returns its length, or 0 if it is not complete yet."""
         start = bytes(data[:4])
+        if start in DBZ_MAGICS:
+            raise self._not_dbn("a DBZ file, the encoding before DBN", 0, _CONVERT)
         if not MAGIC.startswith(start[:3]) or (last and len(data) < PREFIX_BYTES):
-            raise self._corrupt(f"not a DBN file: it begins with {start!r}", 0)
+            raise self._not_dbn(f"not a DBN file: it begins with {start!r}", 0, _OTHER_FILE)
         if len(data) < PREFIX_BYTES:
             return 0
         version, length = data[3], int.from_bytes(data[4:8], "little")
         if version not in VERSIONS:
-            raise self._corrupt(f"unsupported version: version={version}, must be 1 to 3", 3)
+            why = f"unsupported version: version={version}, must be 1 to 3"
+            raise self._not_dbn(why, 3, _CONVERT)
         if not FIXED_BYTES + 4 <= length <= MAX_HEADER_BYTES:
             raise self._corrupt(f"invalid header length: length={length}", 4)
         end = PREFIX_BYTES + length
@@ -263,6 +271,9 @@ class RunReader:
         except ValueError as error:
             raise self._corrupt(f"the header is damaged: {error}", fields.at) from None
         return header
+
+    def _not_dbn(self, message: str, at: int, hint: str) -> CorruptSource:
+        return CorruptSource(message, path=str(self._source.path), offset=at, hint=hint)
 
     def _corrupt(self, message: str, at: int) -> CorruptSource:
         return CorruptSource(

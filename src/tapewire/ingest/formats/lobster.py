@@ -142,16 +142,16 @@ class Lobster(Importer):
         book = self._level_book(source, instrument, orderbook, report)
         midnight = midnight_ns(day.date, self._options.zone)
         orders = _KnownOrders()
-        begun = False
         for parsed in bare_blocks(source, _columns(self._options), report, further=1):
             block = _valid(parsed, report)
             times_ns = block["time"] + midnight
-            if len(block) and not begun:
-                begun = True
+            if len(block) and orders.day is None:
+                # Both before any loss: then it is known which file's losses each stream has.
+                first_ns = int(times_ns[0])
+                orders.day = first_ns // DAY_NS
                 of = source if orderbook is None else orderbook
-                yield _beginning(
-                    instrument, "book", int(times_ns[0]), 0, of.index, partial=book is None
-                )
+                yield _beginning(instrument, ORDERS, first_ns, 0, source.index, partial=True)
+                yield _beginning(instrument, "book", first_ns, 0, of.index, partial=book is None)
             yield from self._chunks(instrument, block, times_ns, orders, report)
             if book is not None:
                 yield from book.follow(block, times_ns, int(parsed.line[-1]))
@@ -198,10 +198,9 @@ class Lobster(Importer):
             for part in np.split(at, np.flatnonzero(np.diff(times_ns[at] // DAY_NS)) + 1):
                 first_ns, line = int(times_ns[part[0]]), int(block.line[part[0]])
                 if first_ns // DAY_NS != orders.day:
-                    before = 0 if orders.day is None else line - 1
                     orders.day = first_ns // DAY_NS
                     yield _beginning(
-                        instrument, ORDERS, first_ns, before, block.source.index, partial=True
+                        instrument, ORDERS, first_ns, line - 1, block.source.index, partial=True
                     )
                 yield _orders(instrument, block.where(part), times_ns[part])
         at = np.flatnonzero(np.isin(types, _TRADES))
@@ -230,7 +229,7 @@ class _KnownOrders:
 
     def __init__(self) -> None:
         self.unknown = 0
-        self.day: int | None = None  # of the last event, UTC
+        self.day: int | None = None  # of the log with the last event, UTC
         self._known: set[int] = set()
 
     def add(self, new: _Array, order_id: _Array) -> None:

@@ -74,7 +74,8 @@ class LevelEvents:
         table[:, 2] = table[:, 7] = lines[place]
         self._grouper.add(table)
         self._grouper.finish()
-        return self._grouper.take()
+        times_ns, payloads, lines, _ = self._grouper.take()  # an event is of one line
+        return times_ns, payloads, lines
 
 
 def _sides(rows: _Array) -> _Array:

@@ -27,9 +27,11 @@ _WRONG = "not the previous row changed by the message"
 _CROSSED = "the best bid is not below the best ask"
 _BACK = "the time of its message is before that of the previous one"
 _LATE = "a row without a message"
+_NEGATIVE = "a size below zero"
+_UNFIT = "does not fit 64 bits at this scale"
 _FIELDS = ("ask price", "ask size", "bid price", "bid size")
 _MOST = np.iinfo(np.int64).max
-_ABSENT = np.array([9_999_999_999, 0, -9_999_999_999, 0])  # the levels of a side that has none
+_ABSENT = np.array([9_999_999_999, -9_999_999_999])  # prices of an ask and a bid that are not there
 MAX_LEVELS = 1_000
 
 
@@ -156,10 +158,9 @@ class OrderbookRows:
 
         A message has its line, whether it buys, price, shares added, time, whether time goes back.
         """
-        block = self._valid(block)
+        block, rows = self._valid(block)
         if not len(block):
             return self.none
-        rows = self._levels(block)
         line, row = self._before
         before = np.concatenate([row if line else rows[:1], rows[:-1]])
         at = np.searchsorted(messages[:, 0], block.line)
@@ -183,19 +184,17 @@ class OrderbookRows:
         self._before = (int(block.line[-1]), rows[-1:])
         return PairedRows(block.line, np.where(has_message, of[:, 4], -1), rows, agrees)
 
-    def _valid(self, block: TableBlock) -> TableBlock:
-        """The valid rows; the others are reported as bad."""
-        rows = self._levels(block).reshape(len(block), -1, 2)  # price and size of each level
-        most = np.array([_MOST // factor for factor in self._factors])
-        negative: _Array = np.any(rows[..., 1] < 0, axis=1)
-        too_high = np.any((rows < -most) | (rows > most), axis=2)
-        unfit: _Array = np.any(too_high & (rows[..., 1] > 0), axis=1)
-        block.without(negative, self._report, "a size below zero")
-        block.without(unfit & ~negative, self._report, "does not fit 64 bits at this scale")
-        return block.where(~(negative | unfit))
-
-    def _levels(self, block: TableBlock) -> _Array:
-        rows = np.stack([block[name] for name in self._names], axis=1).reshape(len(block), -1, 4)
-        absent = (rows[:, :, 1::2] == 0).repeat(2, axis=2)
-        levels: _Array = np.where(absent, _ABSENT, rows)
-        return levels
+    def _valid(self, block: TableBlock) -> tuple[TableBlock, _Array]:
+        """The valid rows, and their levels; the others are reported as bad."""
+        rows = np.stack([block[name] for name in self._names], axis=1).reshape(len(block), -1, 2)
+        prices, sizes = rows[..., 0], rows[..., 1]
+        most_price, most_size = (_MOST // factor for factor in self._factors)
+        unfit = (np.abs(prices) > most_price) & (sizes > 0) | (sizes > most_size)
+        prices[sizes == 0] = np.resize(_ABSENT, rows.shape[1])[np.nonzero(sizes == 0)[1]]
+        levels = rows.reshape(len(block), -1, 4)
+        bad = np.zeros(len(block), bool)
+        for found, why in ((sizes < 0, _NEGATIVE), (unfit, _UNFIT)):
+            rejected: _Array = np.any(found, axis=1) & ~bad
+            block.without(rejected, self._report, why)
+            bad |= rejected
+        return (block.where(~bad), levels[~bad]) if bad.any() else (block, levels)

@@ -95,13 +95,14 @@ class Sse(Importer):
                 source, day, self._symbols, snapshots, report, self._options
             )
         header = csv_header(source)
+        own_day = None if "MDDate" in header else day_of(self._options, source)
         for mark, columns, kind in (
             ("OrderNO", _order_columns, "orders"),
             ("TradeBuyNo", _trade_columns, "trades"),
         ):
             if mark in header:
                 return _csv_reader(
-                    source, columns(self._options), kind, self._options, self._symbols
+                    source, columns(self._options), kind, self._options, self._symbols, own_day
                 )
         raise CorruptSource(
             f"neither orders, trades nor a log of Shanghai: has={', '.join(header[:40])[:400]}",
@@ -115,7 +116,7 @@ class Sse(Importer):
 
 def _shared_columns(options: SseOptions) -> list[TableColumn]:
     return [
-        TableColumn("MDDate", "date"),
+        TableColumn("MDDate", "date", absent=True),
         TableColumn("MDTime", "clock"),
         TableColumn("SecurityID", "text"),
         TableColumn("ChannelNo"),
@@ -171,24 +172,29 @@ def _csv_reader(
     kind: str,
     options: SseOptions,
     symbols: Symbols,
+    day: int | None,
 ) -> Reader:
+    def days_of(block: TableBlock) -> _Array | int:
+        return block["MDDate"] if day is None else day
+
     def read(report: Report | None) -> Iterator[Sequence[_Array]]:
         number = ""
         for rows in csv_blocks(source, columns, report, symbols.owner("SecurityID")):
             # The first row decides for the file: it uses one of the two numbers throughout.
             number = number or ("ApplSeqNum" if rows["BizIndex"][0] == MISSING else "BizIndex")
-            valid = with_keys(rows, rows["MDDate"], "ChannelNo", number, report)
+            valid = with_keys(rows, days_of(rows), "ChannelNo", number, report)
             block = _named(valid, symbols, report)
             block = without_negatives(block, _WHOLE_NUMBERS[kind], report)
             received = block["ReceiveDateTime"]
-            early = (block["MDDate"] < 1) | ((received < DAY_NS) & (received != MISSING))
+            early = (days_of(block) < 1) | ((received < DAY_NS) & (received != MISSING))
             block = block.without(early, report, "a time before 1970")
             events = empty_events(len(block))
-            events["key"] = keys(block["MDDate"], block["ChannelNo"], block[number])
+            days = days_of(block)
+            events["key"] = keys(days, block["ChannelNo"], block[number])
             events["symbol"] = symbols.column(block, "SecurityID")
             events["line"], events["source"] = block.line, source.index
             receive_ns = block["ReceiveDateTime"] if options.clock == "receive" else None
-            times(events, block["MDDate"], block["MDTime"], receive_ns)
+            times(events, days, block["MDTime"], receive_ns)
             (_orders if kind == "orders" else _trades)(events, block)
             events["flags"] |= phase_flags(events["type"], block["MDTime"])
             yield [events]
@@ -380,7 +386,7 @@ class _Snapshots:
         self._symbols = symbols
         self._out = out
         self._report = report
-        self._groupers: dict[int, L2Grouper] = {}
+        self._groupers: dict[tuple[int, int], L2Grouper] = {}  # by stock and file
 
     def add(self, block: TableBlock, day: int, thousandths: _Thousandths) -> None:
         """Add rows of a file; `native_seq` is the exchange's count of trades."""
@@ -407,6 +413,7 @@ class _Snapshots:
         rows[..., 2] = block["NumTrades"][:, None, None]
         rows[..., 3] = 2  # each line is a complete book
         rows[..., 7] = block.line[:, None, None]
+        key = (number, block.source.index)
         for i in range(DEPTH):
             for side, name in enumerate(("Bid", "Ask")):
                 price, qty = block[f"{name}Level[{i}].Price"], block[f"{name}Level[{i}].Qty"]
@@ -414,22 +421,22 @@ class _Snapshots:
                 rows[:, i, side, 4] = np.where(present, side, -1)
                 rows[:, i, side, 5] = thousandths.at_scale("price", price)
                 rows[:, i, side, 6] = thousandths.at_scale("size", qty)
-        if number not in self._groupers:
-            self._groupers[number] = L2Grouper(
+        if key not in self._groupers:
+            self._groupers[key] = L2Grouper(
                 instrument.venue_id,
                 instrument.market_id,
                 instrument.price_scale,
                 instrument.size_scale,
             )
-        self._groupers[number].add(rows.reshape(-1, 8))
-        self._groupers[number].finish()
+        self._groupers[key].add(rows.reshape(-1, 8))
+        self._groupers[key].finish()
 
     def take(self) -> Iterator[Chunk]:
         """The snapshots since the last call."""
         from tapewire.protocol.market import BOOK_EVENT
 
-        for number, grouper in self._groupers.items():
-            times_ns, payloads, lines = grouper.take()
+        for (number, source), grouper in self._groupers.items():
+            times_ns, payloads, lines, _ = grouper.take()
             instrument = self._out.instrument(number)
             if payloads and instrument is not None:
                 yield Chunk(
@@ -440,5 +447,5 @@ class _Snapshots:
                     times_ns,
                     payloads,
                     lines,
-                    grouped=True,
+                    source,
                 )
