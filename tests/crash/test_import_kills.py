@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tapewire import ingest
-from tests.support.captures import content_of, futures_lines, write_capture
+from tests.support.captures import content_of, futures_lines, uncrossed, write_capture
 
 FORMAT = "binance-usdm"
 
@@ -68,7 +68,7 @@ def test_ten_kills_at_random_change_nothing(crew, tmp, seed):
 @pytest.mark.parametrize("step", [8, 13, 18, 23])
 def test_a_kill_of_an_overlapping_import_leaves_out_the_same(crew, tmp, step):
     """What the archive has already is decided by its state before the killed run."""
-    lines = futures_lines(9_000, bad_every=0)
+    lines = uncrossed(futures_lines(9_000, bad_every=0))
     first = write_capture(tmp / "first.gz", lines[:5_000])
     second = write_capture(tmp / "second.gz", [*lines[2_000:], *lines[-3_000:]])
     for name in ("complete", "archive"):
