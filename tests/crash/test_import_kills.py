@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tapewire import ingest
-from tests.support.captures import content_of, futures_lines, write_capture
+from tests.support.captures import content_of, futures_lines, uncrossed, write_capture
 
 FORMAT = "binance-usdm"
 
@@ -63,6 +63,31 @@ def test_two_kills_at_random_change_nothing(crew, tmp):
 @pytest.mark.parametrize("seed", range(5))
 def test_ten_kills_at_random_change_nothing(crew, tmp, seed):
     survives_kills(crew, tmp, lines=60_000, kills=10, seed=seed)
+
+
+@pytest.mark.parametrize("step", [8, 13, 18, 23])
+def test_a_kill_of_an_overlapping_import_leaves_out_the_same(crew, tmp, step):
+    """What the archive has already is decided by its state before the killed run."""
+    lines = uncrossed(futures_lines(9_000, bad_every=0))
+    first = write_capture(tmp / "first.gz", lines[:5_000])
+    second = write_capture(tmp / "second.gz", [*lines[2_000:], *lines[-3_000:]])
+    for name in ("complete", "archive"):
+        ingest.run(FORMAT, [first], tmp / name)
+    summary = ingest.run(FORMAT, [second], tmp / "complete")
+    assert sum(summary.skipped.values()) > 2_000
+    child = crew.start(
+        "importers.import_until",
+        step=step,
+        format=FORMAT,
+        files=[str(second)],
+        to=str(tmp / "archive"),
+    )
+    child.expect("started")
+    assert child.wait() != 0
+    again, _ = run_to_its_end(crew, second, tmp / "archive")
+    assert again["resumed"]
+    assert again["skipped"] == summary.skipped
+    assert content_of(tmp / "archive") == content_of(tmp / "complete")
 
 
 def killed_at_each_step(crew, tmp, every):

@@ -69,6 +69,20 @@ def futures_lines(lines, *, seed=1, symbols=("AAA", "BBB"), bad_every=97, gap_at
     return made
 
 
+def uncrossed(lines):
+    """The same messages with asks a thousand higher, above every bid."""
+    made = []
+    for line in lines:
+        stamp, _, text = line.partition(b" ")
+        document = json.loads(text)
+        data = document.get("data", document)
+        for side in {"a", "asks"} & data.keys():
+            if type(data[side]) is list:
+                data[side] = [[str(float(price) + 1000), size] for price, size in data[side]]
+        made.append(stamp + b" " + json.dumps(document).encode())
+    return made
+
+
 def snapshot_line(time_ns, last_update, bids, asks, symbol=None):
     document = {"lastUpdateId": last_update, "bids": bids, "asks": asks}
     return capture_line(time_ns, document | ({"symbol": symbol} if symbol else {}))

@@ -15,6 +15,7 @@ from tests.support.captures import (
     futures_lines,
     is_loss,
     snapshot_line,
+    uncrossed,
 )
 from tests.support.venue_files import MAKERS
 
@@ -51,7 +52,8 @@ def logs(content):
 def test_a_later_capture_that_overlaps_adds_only_what_is_new(tmp, seed):
     """Trades and books; the second one begins with a snapshot of its own."""
     rng = random.Random(seed)
-    lines = [x for x in futures_lines(3_000, seed=seed, bad_every=0) if b"bookTicker" not in x]
+    lines = uncrossed(futures_lines(3_000, seed=seed, bad_every=0))
+    lines = [x for x in lines if b"bookTicker" not in x]
     cut, again = 2_000, rng.randrange(200, 1_900)
     run(tmp, "archive", lines[:cut])
     before = content_of(tmp / "archive")
@@ -181,7 +183,7 @@ def test_records_without_an_identity_are_reported_if_they_may_be_there_twice(tmp
 
 def test_what_is_left_out_does_not_depend_on_a_killed_run(tmp):
     """The run wrote everything but its end; resumed, it leaves out the same and appends nothing."""
-    lines = list(futures_lines(2_000, bad_every=0))
+    lines = uncrossed(futures_lines(2_000, bad_every=0))
     run(tmp, "archive", lines[:1_200])
     (tmp / "second").write_bytes(b"\n".join([*lines[500:], *lines[1_900:]]) + b"\n")
     first = ingest.run(FORMAT, [tmp / "second"], tmp / "archive")
