@@ -62,7 +62,7 @@ void check_groups(const Parsed& parsed) {
     for (const auto& row : parsed.rows) {
         const std::int64_t small = row[0] & 3;
         rows.push_back(
-            {small, 1, 0, row[4] & 1, (row[4] >> 1 & 3) - 1, row[0], row[1], row.back()});
+            {small, 1, 0, row[4] & 3, (row[4] >> 1 & 3) - 1, row[0], row[1], row.back()});
     }
     L2Grouper grouper(1, 1, 8, 8);
     const std::size_t half = rows.size() / 2;

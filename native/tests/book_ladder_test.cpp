@@ -2,6 +2,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <vector>
 
 #include "check.hpp"
 #include "tapewire/book/ladder.hpp"
@@ -82,6 +83,37 @@ TEST(a_side_equals_a_map) {
     for (const Side side : {Side::buy, Side::sell})
         for (const std::int64_t tick : {1L, 2L, 25L, 10'000'000L, 1L << 40})
             wander(side, tick, tick * 12345);
+}
+
+TEST(a_run_of_levels_is_set_as_its_levels_one_by_one) {
+    std::mt19937_64 random(5);
+    for (const Side side : {Side::buy, Side::sell}) {
+        Ladder<std::int64_t> ladder(side);
+        Map map;
+        std::int64_t middle = 0;
+        for (int i = 0; i < 4'000; ++i) {
+            middle += static_cast<std::int64_t>(random() % 41) - 20;
+            std::vector<format::Level> levels(random() % 40);
+            for (format::Level& level : levels) {
+                const std::uint64_t most = std::uint64_t{1} << (random() % 16);
+                level.price = 5 * (middle + static_cast<std::int64_t>(random() % most));
+                level.price += random() % 300 == 0 ? 1 : 0;  // between two ticks
+                level.size = static_cast<std::int64_t>(random() % 3);
+                if (level.size == 0) {
+                    map.erase(level.price);
+                } else {
+                    map[level.price] = level.size;
+                }
+            }
+            ladder.set_all(static_cast<std::uint32_t>(levels.size()),
+                           [&](std::uint32_t at) { return levels[at]; });
+            if (i % 97 == 0 && !(CHECK(ladder.consistent()) && CHECK(same(ladder, map, side))))
+                return;
+        }
+        CHECK(ladder.window() > 0);
+        CHECK(same(ladder, map, side));
+        CHECK(same(ladder, map, side, 10));
+    }
 }
 
 TEST(the_lowest_and_highest_numbers_are_valid_prices) {

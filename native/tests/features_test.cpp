@@ -1,6 +1,7 @@
 // What the Python tests of features do not cover well: rounding in every branch, and forged states.
 #include "tapewire/replay/feature_loop.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -131,8 +132,13 @@ FeatureRows all_rows(FeatureLoop& loop, FeatureRows rows) {
 }
 
 bool same(const FeatureRows& a, const FeatureRows& b) {
-    return a.time_ns == b.time_ns && a.market == b.market && a.valid == b.valid &&
-           a.values == b.values;
+    bool right = a.features() == b.features() && std::ranges::equal(a.time_ns(), b.time_ns()) &&
+                 std::ranges::equal(a.market(), b.market());
+    for (std::size_t i = 0; right && i < a.features(); ++i) {
+        right = std::ranges::equal(a.valid(i), b.valid(i)) &&
+                std::ranges::equal(a.values(i), b.values(i));
+    }
+    return right;
 }
 
 }  // namespace
@@ -242,7 +248,7 @@ TEST(levels_equal_those_of_the_book_and_outlive_their_rows) {
     {
         Run run(tape, plan);
         auto rows = std::make_shared<FeatureRows>(all_rows(run.loop, FeatureRows(1, plan->levels)));
-        bids = rows->values[0];
+        bids.assign(rows->values(0).begin(), rows->values(0).end());
         CHECK_EQ(rows->levels->bids.ends.size(), rows->size() + 1);
         export_rows(rows, {{"SYM"}, true, {"venue"}}, &array);
     }

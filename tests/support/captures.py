@@ -113,6 +113,11 @@ def content_of(archive):
     return content
 
 
+def is_loss(payload):
+    """Whether a payload is a book event that marks a loss."""
+    return payload[56:57] == b"\x05"
+
+
 def without_losses(rows):
     """The rows of a stream in `content_of`, except book events that mark a loss."""
-    return [row for row in rows if row[3][56:57] != b"\x05"]
+    return [row for row in rows if not is_loss(row[3])]

@@ -100,7 +100,7 @@ def lobster(directory, rows, seed=1):
     for i, ticker in enumerate(("ACME", "B.B")):
         day = Day(rows // 2, 2 * seed + i, levels=1)
         day.messages[7::499] = ["34200.5,8,1,1,1,1"] * len(day.messages[7::499])
-        paths.append(day.write(directory, ticker)[0])
+        paths += day.write(directory, ticker)
     return paths, {}
 
 

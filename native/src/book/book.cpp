@@ -1,6 +1,7 @@
 #include "tapewire/book/book.hpp"
 
 #include <cassert>
+#include <type_traits>
 
 #include "scale.hpp"
 #include "tapewire/error.hpp"
@@ -211,6 +212,13 @@ Applied Book::apply_diff(const BookEvent& event, std::uint64_t record_seq, Sink&
     if (!apply_levels(event, sink)) [[unlikely]]
         return hold(event, record_seq);
     if (numbered) last_update_ = last;
+    return unless_crossed();
+}
+
+// A venue that shows complete updates, and trades orders that match before, shows no crossed book.
+Applied Book::unless_crossed() {
+    if (options_.rules == Rules::continuous && l2_.crossed()) [[unlikely]]
+        return distrust(Distrust::crossed);
     return Applied::changed;
 }
 
@@ -231,10 +239,15 @@ bool Book::apply_levels(const BookEvent& event, Sink& sink) {
         return false;
     }
     const auto set_all = [&](L2::Side& side, const std::byte* levels, std::uint32_t count) {
-        for (std::uint32_t i = 0; i < count; ++i) {
-            const format::Level level = market::level_at(levels, i);
-            side.set(level.price, level.size);
-            sink.level(l2_);
+        const auto level_at = [levels](std::uint32_t i) { return market::level_at(levels, i); };
+        if constexpr (std::is_same_v<Sink, NoRows>) {
+            side.set_all(count, level_at);
+        } else {
+            for (std::uint32_t i = 0; i < count; ++i) {
+                const format::Level level = level_at(i);
+                side.set(level.price, level.size);
+                sink.level(l2_);
+            }
         }
     };
     if (event.type() == EventType::snapshot) l2_.clear();
@@ -276,6 +289,7 @@ Applied Book::apply_snapshot(const BookEvent& event) {
     if (!apply_levels(event, none)) return Applied::ignored;
     last_update_ = event.update_last;
     trust();
+    const Applied applied = unless_crossed();
     // Without an id it is unknown which of them it contains; in the log they came before it.
     if (last_update_ == 0) waiting_.clear();
     // Ends early if they have a gap too: apply_diff then buffers the rest again.
@@ -283,7 +297,7 @@ Applied Book::apply_snapshot(const BookEvent& event) {
         waiting_.drain([&](const BookEvent& diff, std::uint64_t seq) {
             if (!quarantined_) apply_diff(diff, seq, none);
         });
-    return Applied::changed;
+    return applied;
 }
 
 Applied Book::hold(const BookEvent& diff, std::uint64_t record_seq) {

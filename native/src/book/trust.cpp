@@ -44,6 +44,8 @@ const char* name_of(Distrust cause) noexcept {
             return "damaged_source";
         case Distrust::venue_loss:
             return "venue_loss";
+        case Distrust::partial_source:
+            return "partial_source";
     }
     return "?";
 }
@@ -95,6 +97,8 @@ std::string sentence(const Gap& gap) {
             return "part of the source is damaged" + at;
         case Distrust::venue_loss:
             return "the venue reports lost messages" + at;
+        case Distrust::partial_source:
+            return "the source has only events of orders at the best levels";
     }
     return {};
 }
@@ -113,6 +117,8 @@ Distrust distrust_of(format::LossCause cause) noexcept {
             return Distrust::no_snapshot;
         case format::LossCause::unknown_order:
             return Distrust::unknown_order;
+        case format::LossCause::partial:
+            return Distrust::partial_source;
         case format::LossCause::venue:
             break;
     }
@@ -132,9 +138,10 @@ Applied Book::apply_loss(const format::Loss& loss) {
 
 Applied Book::distrust(Distrust cause, std::uint64_t first, std::uint64_t last) {
     gaps_.push_back({cause, first, last, last_seq_, last_timestamp_ns_, false});
-    if (trusted()) distrust_ = cause;
-    // A book that is not known yet is no fault.
-    const bool fault = cause != Distrust::no_snapshot;
+    // A partial source explains why there is no snapshot.
+    if (trusted() || cause == Distrust::partial_source) distrust_ = cause;
+    // A book that is not known, or not yet, is no fault.
+    const bool fault = cause != Distrust::no_snapshot && cause != Distrust::partial_source;
     // With Unknown::distrust the caller has asked for no exception.
     to_raise_ = to_raise_ ||
                 (fault && cause != Distrust::unknown_order && cause != Distrust::duplicate_order);

@@ -17,7 +17,7 @@ L2Grouper::L2Grouper(std::uint16_t venue_id, std::uint32_t market_id, std::uint8
 bool L2Grouper::continues(const LevelRow& row) const noexcept {
     return collecting_ && row.ingest_ns == open_.ingest_ns &&
            row.exchange_ns == open_.exchange_ns && row.snapshot == open_.snapshot &&
-           (row.snapshot != kWhole || row.line == open_.line);
+           (row.snapshot < kWhole || row.line == open_.line);
 }
 
 void L2Grouper::add(const LevelRow* rows, std::size_t n) {

@@ -327,7 +327,8 @@ Engine::Taken Engine::take_book(const RecordView& record, Step& out) {
     if (market == nullptr) return Taken::passed;
     if (market->warm_seq && is_known(*market, record, out.source)) return Taken::passed;
 
-    const market::BookEvent event = market::decode_book_event(record);
+    market::BookEvent& event = event_;
+    market::decode_book_event(record, event);
     out.kind = Kind::book;
     out.market = market;
     if (!market->book) make_book(*market, event, out.source);

@@ -1,6 +1,5 @@
 #include "tapewire/replay/exact.hpp"
 
-#include <array>
 #include <bit>
 #include <cmath>
 
@@ -47,12 +46,6 @@ double by_long_division(UInt128 numerator, UInt128 denominator) noexcept {
 }
 
 double nearest_positive(UInt128 numerator, UInt128 denominator) noexcept {
-    constexpr std::uint64_t kExact = std::uint64_t{1} << 53;
-    if (numerator <= kExact &&
-        denominator <= kExact) {  // both are exact doubles: one division, one rounding
-        return static_cast<double>(static_cast<std::uint64_t>(numerator)) /
-               static_cast<double>(static_cast<std::uint64_t>(denominator));
-    }
     const int denominator_bits = bits_of(denominator);
     if (denominator_bits > 70) return by_long_division(numerator, denominator);
     // A quotient of 56 or 57 bits: floor(floor(n / 2^k) / d) is floor(n / (2^k d)), so bits that
@@ -71,24 +64,12 @@ double nearest_positive(UInt128 numerator, UInt128 denominator) noexcept {
     return from_quotient(static_cast<std::uint64_t>(quotient), rest, shift);
 }
 
-constexpr std::array<std::uint64_t, 19> kPowers = [] {
-    std::array<std::uint64_t, 19> powers{1};
-    for (std::size_t i = 1; i < powers.size(); ++i) powers[i] = powers[i - 1] * 10;
-    return powers;
-}();
-
 }  // namespace
 
-std::uint64_t power_of_ten(std::uint8_t scale) noexcept { return kPowers[scale]; }
-
-double nearest_ratio(Int128 numerator, UInt128 denominator) noexcept {
+double nearest_ratio_of_large(Int128 numerator, UInt128 denominator) noexcept {
     if (numerator == 0) return 0.0;
     if (numerator < 0) return -nearest_positive(-static_cast<UInt128>(numerator), denominator);
     return nearest_positive(static_cast<UInt128>(numerator), denominator);
-}
-
-double nearest_scaled(Int128 numerator, UInt128 denominator, std::uint8_t scale) noexcept {
-    return nearest_ratio(numerator, denominator * kPowers[scale]);
 }
 
 }  // namespace tapewire::replay

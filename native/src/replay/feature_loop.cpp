@@ -27,11 +27,7 @@ std::int64_t grid_after(std::int64_t point, std::int64_t step) noexcept {
 
 FeatureLoop::FeatureLoop(Engine& engine, std::shared_ptr<const FeaturePlan> plan,
                          const FeatureSlice& slice)
-    : engine_(engine),
-      plan_(std::move(plan)),
-      slice_(slice),
-      values_(plan_->columns.size()),
-      valid_(plan_->columns.size()) {}
+    : engine_(engine), plan_(std::move(plan)), slice_(slice) {}
 
 FeatureLoop::Stop FeatureLoop::run(FeatureRows& rows, std::size_t max_rows,
                                    std::uint64_t max_records) {
@@ -175,8 +171,8 @@ void FeatureLoop::apply_pending() {
 void FeatureLoop::make_row(FeatureRows& rows, const Market& market, FeatureSet& set,
                            std::int64_t time_ns, const market::TradeView* trade) {
     if (time_ns >= slice_.from_ns && seq_ >= slice_.from_seq) {
-        set.sample(market.book.get(), trade, values_.data(), valid_.data());
-        rows.push(time_ns, market.index, values_.data(), valid_.data());
+        set.sample(market.book.get(), trade, rows.next_row());
+        rows.push(time_ns, market.index);
         if (rows.levels) {
             LevelRows::Head head{{}, set.price_scale(), set.size_scale()};
             if (plan_->sample.at != Sample::At::grid) head.seq = seq_;

@@ -1,5 +1,8 @@
 #include "tapewire/replay/feature_rows.hpp"
 
+#include <algorithm>
+#include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "tapewire/arrow_memory.hpp"
@@ -86,14 +89,21 @@ void finish(std::unique_ptr<ColumnMemory> memory, std::size_t length, std::int64
 }
 
 // Packs bytes of 0 or 1 into bits; returns how many are 0.
-std::int64_t pack(const std::vector<std::uint8_t>& bytes, std::vector<std::uint8_t>& bits) {
-    bits.assign((bytes.size() + 7) / 8, 0);
-    std::int64_t zeros = 0;
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-        zeros += bytes[i] == 0;
-        bits[i / 8] |= static_cast<std::uint8_t>(bytes[i] << (i % 8));
-    }
-    return zeros;
+std::int64_t pack(std::span<const std::uint8_t> bytes, std::vector<std::uint8_t>& bits) {
+    // These products move the bit of byte i to bit 56 + i, and the sum of the bytes to bit 56.
+    constexpr std::uint64_t kGather = 0x0102'0408'1020'4080, kSum = 0x0101'0101'0101'0101;
+    bits.resize((bytes.size() + 7) / 8);
+    std::uint64_t ones = 0;
+    const auto pack_eight = [&](std::size_t from, std::size_t n) {
+        std::uint64_t eight = 0;
+        std::memcpy(&eight, bytes.data() + from, n);
+        bits[from / 8] = static_cast<std::uint8_t>((eight * kGather) >> 56);
+        ones += (eight * kSum) >> 56;
+    };
+    const std::size_t rest = bytes.size() % 8, even = bytes.size() - rest;
+    for (std::size_t i = 0; i < even; i += 8) pack_eight(i, 8);
+    if (rest != 0) pack_eight(even, rest);
+    return static_cast<std::int64_t>(bytes.size() - ones);
 }
 
 void export_numbers(const RowsRef& rows, const void* data, std::size_t length, ArrowArray* out) {
@@ -102,7 +112,7 @@ void export_numbers(const RowsRef& rows, const void* data, std::size_t length, A
     finish(std::move(memory), length, 0, out);
 }
 
-void export_nullable(const RowsRef& rows, const void* data, const std::vector<std::uint8_t>& valid,
+void export_nullable(const RowsRef& rows, const void* data, std::span<const std::uint8_t> valid,
                      ArrowArray* out) {
     auto memory = memory_of(rows);
     const std::int64_t nulls = pack(valid, memory->bits);
@@ -117,16 +127,35 @@ void export_flags(const RowsRef& rows, const std::vector<std::uint8_t>& flags, A
     finish(std::move(memory), flags.size(), 0, out);
 }
 
+// Repeats the text up to `bytes`, which is a multiple of its size: each copy is twice as long as the
+// one before.
+void fill(char* to, std::size_t bytes, std::string_view text) {
+    std::size_t done = std::min(bytes, text.size());
+    std::memcpy(to, text.data(), done);
+    for (std::size_t n = 0; done < bytes; done += n) {
+        n = std::min(done, bytes - done);
+        std::memcpy(to + done, to, n);
+    }
+}
+
+// Writes a name for each row; most rows have that of the row before.
 void export_texts(const RowsRef& rows, const std::vector<std::string>& names, ArrowArray* out) {
     auto memory = memory_of(rows);
-    memory->offsets.reserve(rows->size() + 1);
-    memory->offsets.push_back(0);
-    for (const std::uint32_t market : rows->market) {
-        memory->text += names.at(market);
-        memory->offsets.push_back(static_cast<std::int32_t>(memory->text.size()));
+    const std::span<const std::uint32_t> market = rows->market();
+    std::size_t bytes = 0;
+    for (const std::uint32_t at : market) bytes += names.at(at).size();
+    memory->text.resize(bytes);
+    memory->offsets.resize(market.size() + 1);
+    std::size_t end = 0;
+    for (std::size_t row = 0; row < market.size();) {
+        const std::string& name = names[market[row]];
+        const std::size_t begin = end;
+        for (const std::uint32_t same = market[row]; row < market.size() && market[row] == same;)
+            memory->offsets[++row] = static_cast<std::int32_t>(end += name.size());
+        fill(memory->text.data() + begin, end - begin, name);
     }
     memory->buffers = {nullptr, memory->offsets.data(), memory->text.data()};
-    finish(std::move(memory), rows->size(), 0, out);
+    finish(std::move(memory), market.size(), 0, out);
 }
 
 void export_list(const RowsRef& rows, const std::vector<std::int32_t>& ends,
@@ -139,14 +168,23 @@ void export_list(const RowsRef& rows, const std::vector<std::int32_t>& ends,
 
 }  // namespace
 
-void FeatureRows::push(std::int64_t time, std::uint32_t index, const double* row,
-                       const std::uint8_t* known) {
-    time_ns.push_back(time);
-    market.push_back(index);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-        values[i].push_back(row[i]);
-        valid[i].push_back(known[i]);
+void FeatureRows::grow() {
+    const std::size_t capacity = capacity_ == 0 ? 256 : capacity_ * 4;
+    FeatureRows grown(features_);
+    grown.time_ns_ = std::make_unique_for_overwrite<std::int64_t[]>(capacity);
+    grown.market_ = std::make_unique_for_overwrite<std::uint32_t[]>(capacity);
+    grown.values_ = std::make_unique_for_overwrite<double[]>(capacity * features_);
+    grown.valid_ = std::make_unique_for_overwrite<std::uint8_t[]>(capacity * features_);
+    std::copy_n(time_ns_.get(), size_, grown.time_ns_.get());
+    std::copy_n(market_.get(), size_, grown.market_.get());
+    for (std::size_t i = 0; i < features_; ++i) {
+        std::copy_n(values_.get() + i * capacity_, size_, grown.values_.get() + i * capacity);
+        std::copy_n(valid_.get() + i * capacity_, size_, grown.valid_.get() + i * capacity);
     }
+    grown.size_ = size_;
+    grown.capacity_ = capacity;
+    grown.levels = std::move(levels);
+    *this = std::move(grown);
 }
 
 void export_rows_schema(const std::vector<std::string>& features, const LevelsWanted& wanted,
@@ -160,14 +198,14 @@ void export_rows_schema(const std::vector<std::string>& features, const LevelsWa
 void export_rows(RowsRef rows, const MarketNames& names, ArrowArray* out) {
     const LevelsWanted wanted = rows->levels ? rows->levels->wanted() : LevelsWanted{};
     // The columns in the order of fields_of(), which gives their count.
-    const std::vector<std::string> unnamed(rows->values.size());
+    const std::vector<std::string> unnamed(rows->features());
     ArrowChildren<ArrowArray> made(fields_of(unnamed, wanted, names.with_venues).size());
     std::size_t at = 0;
-    export_numbers(rows, rows->time_ns.data(), rows->size(), made[at++]);
+    export_numbers(rows, rows->time_ns().data(), rows->size(), made[at++]);
     if (names.with_venues) export_texts(rows, names.venues, made[at++]);
     export_texts(rows, names.symbols, made[at++]);
-    for (std::size_t i = 0; i < rows->values.size(); ++i)
-        export_nullable(rows, rows->values[i].data(), rows->valid[i], made[at++]);
+    for (std::size_t i = 0; i < rows->features(); ++i)
+        export_nullable(rows, rows->values(i).data(), rows->valid(i), made[at++]);
     if (rows->levels) {
         const LevelRows& levels = *rows->levels;
         export_nullable(rows, levels.seq.data(), levels.has_seq, made[at++]);

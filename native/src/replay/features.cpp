@@ -1,6 +1,10 @@
 #include "tapewire/replay/features.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include "tapewire/error.hpp"
@@ -35,6 +39,46 @@ std::int64_t rescaled(std::int64_t value, std::uint8_t from, std::uint8_t to, co
                 {}, -1, "set a suitable scale for the instrument in instruments.json");
 }
 
+constexpr int kBasisPoints = 20'000;  // of a mid that is half of a sum
+
+// Whether a double holds it.
+bool is_small(Int128 value) noexcept {
+    constexpr UInt128 kExact = UInt128{1} << 53;
+    return static_cast<UInt128>(value) + kExact <= 2 * kExact;
+}
+
+template <typename Number>
+Number exactly(Int128 value) noexcept {
+    if constexpr (std::is_same_v<Number, double>) {
+        return static_cast<double>(static_cast<std::int64_t>(value));  // is_small()
+    } else {
+        return value;
+    }
+}
+
+double quotient_of(double numerator, double denominator) noexcept {
+    return numerator / denominator;
+}
+double quotient_of(Int128 numerator, Int128 denominator) noexcept {
+    return nearest_ratio(numerator, static_cast<UInt128>(denominator));
+}
+
+// Sums sizes, and stores the sum after each step of levels.
+struct LevelSums {
+    const std::uint32_t* step;
+    Int128* depth;  // of that step
+    std::uint32_t left = *step;
+    Int128 sum = 0;
+
+    bool operator()(std::int64_t, std::int64_t size) noexcept {  // false after the last step
+        sum += static_cast<std::uint64_t>(size);                 // not below 0
+        if (--left != 0) return true;
+        *depth++ = sum;
+        left = *++step;
+        return left != 0;
+    }
+};
+
 }  // namespace
 
 FeaturePlan::FeaturePlan(const std::vector<std::string>& wanted, const std::string& sample_name,
@@ -59,6 +103,9 @@ FeaturePlan::FeaturePlan(const std::vector<std::string>& wanted, const std::stri
         look_back_ns = std::max(look_back_ns, replay::look_back_ns(feature, sample));
     }
     std::sort(level_counts.begin(), level_counts.end());
+    std::adjacent_difference(level_counts.begin(), level_counts.end(),
+                             std::back_inserter(level_steps));
+    level_steps.push_back(0);
     for (Column& column : columns) {
         if (column.feature.levels != 0)
             column.window = place_of(level_counts, column.feature.levels);
@@ -78,9 +125,8 @@ FeatureSet::FeatureSet(std::shared_ptr<const FeaturePlan> plan, std::uint8_t pri
       book_size_scale_(size_scale),
       trades_(plan_->trade_spans_ns),
       returns_(plan_->volatility_seconds),
-      depths_(plan_->level_counts.size()) {
-    rows_.resize(plan_->level_counts.empty() ? 0 : plan_->level_counts.back());
-}
+      bid_depths_(plan_->level_counts.size()),
+      ask_depths_(plan_->level_counts.size()) {}
 
 void FeatureSet::start(const book::Book* book, std::int64_t time_ns) {
     time_ns_ = time_ns;
@@ -95,26 +141,22 @@ void FeatureSet::start(const book::Book* book, std::int64_t time_ns) {
 }
 
 FeatureSet::Top FeatureSet::top_of(const book::Book* book) noexcept {
-    Top top{};
-    if (book == nullptr) return top;
-    top.trusted = book->trusted();
-    if (!top.trusted) return top;
+    Top top;
+    if (book == nullptr || !book->trusted()) return top;
+    top.trusted = true;
     top.has_bid = book->best(format::Side::buy, top.bid);
     top.has_ask = book->best(format::Side::sell, top.ask);
     return top;
 }
 
 // Cont, Kukanov, Stoikov: the demand that an event added at the best prices, less the supply that
-// it added. An empty side is a price beyond all others with size 0.
+// it added. Sizes are not below 0, so the change of a side fits.
 Int128 FeatureSet::flow_between(const Top& before, const Top& now) noexcept {
-    Int128 flow = 0;
-    if (now.has_bid && (!before.has_bid || now.bid.price >= before.bid.price)) flow += now.bid.size;
-    if (before.has_bid && (!now.has_bid || now.bid.price <= before.bid.price))
-        flow -= before.bid.size;
-    if (now.has_ask && (!before.has_ask || now.ask.price <= before.ask.price)) flow -= now.ask.size;
-    if (before.has_ask && (!now.has_ask || now.ask.price >= before.ask.price))
-        flow += before.ask.size;
-    return flow;
+    const std::int64_t demand = (now.bid.price >= before.bid.price ? now.bid.size : 0) -
+                                (now.bid.price <= before.bid.price ? before.bid.size : 0);
+    const std::int64_t supply = (now.ask.price <= before.ask.price ? now.ask.size : 0) -
+                                (now.ask.price >= before.ask.price ? before.ask.size : 0);
+    return static_cast<Int128>(demand) - supply;
 }
 
 void FeatureSet::begin_flow() noexcept {
@@ -123,14 +165,13 @@ void FeatureSet::begin_flow() noexcept {
 }
 
 Int128 FeatureSet::doubled_mid() const noexcept {
-    if (!top_.trusted || !top_.has_bid || !top_.has_ask) return 0;
-    return std::max<Int128>(static_cast<Int128>(top_.bid.price) + top_.ask.price, 0);
+    return top_.has_both() ? std::max<Int128>(top_.sum(), 0) : 0;
 }
 
 void FeatureSet::advance(std::int64_t time_ns) {
     time_ns_ = time_ns;
     trades_.advance(time_ns);
-    returns_.advance(time_ns, doubled_mid());
+    if (!returns_.empty()) returns_.advance(time_ns, doubled_mid());
     if (plan_->sample.at == Sample::At::event) {
         begin_flow();
     } else if (plan_->sample.at == Sample::At::trade && time_ns / kFlowAnchorNs != flow_minute_) {
@@ -170,46 +211,24 @@ void FeatureSet::on_trade(const market::TradeView& trade) {
 }
 
 void FeatureSet::sum_levels(const book::Book& book) {
-    for (const format::Side side : {format::Side::buy, format::Side::sell}) {
-        const std::size_t n = book.top(side, rows_.size(), rows_.data());
-        Int128 sum = 0;
-        std::size_t row = 0;
-        for (std::size_t i = 0; i < depths_.size(); ++i) {
-            const std::size_t to = std::min<std::size_t>(plan_->level_counts[i], n);
-            for (; row < to; ++row) sum += rows_[row].size;
-            (side == format::Side::buy ? depths_[i].bids : depths_[i].asks) = sum;
-        }
-    }
+    const auto sum_side = [&](format::Side side, std::vector<Int128>& depths) {
+        const LevelSums sums =
+            book.walk_levels(side, LevelSums{plan_->level_steps.data(), depths.data()});
+        // The side may have fewer levels.
+        std::fill(sums.depth, depths.data() + depths.size(), sums.sum);
+    };
+    sum_side(format::Side::buy, bid_depths_);
+    sum_side(format::Side::sell, ask_depths_);
 }
 
 void FeatureSet::sampled() noexcept {
     if (plan_->sample.at != Sample::At::event) begin_flow();
 }
 
-void FeatureSet::sample(const book::Book* book, const market::TradeView* own, double* values,
-                        std::uint8_t* valid) {
-    if (top_.trusted && !depths_.empty()) sum_levels(*book);
-    Print own_print{};
-    if (own != nullptr) own_print = print_of(*own);
-    // Unsigned: the difference of two times may need 64 bits.
-    const bool remembered = traded_ && static_cast<std::uint64_t>(time_ns_) -
-                                               static_cast<std::uint64_t>(last_.time_ns) <=
-                                           static_cast<std::uint64_t>(kTradeMemoryNs);
-    const std::int64_t since_ns = remembered ? time_ns_ - last_.time_ns : -1;
-    const Print* last = own != nullptr ? &own_print : remembered ? &last_ : nullptr;
-    for (std::size_t i = 0; i < plan_->columns.size(); ++i) {
-        values[i] = 0;
-        valid[i] = value_of(plan_->columns[i], last, since_ns, values[i]) ? 1 : 0;
-    }
-}
-
-bool FeatureSet::value_of(const FeaturePlan::Column& column, const Print* last,
-                          std::int64_t since_ns, double& out) const noexcept {
+// Of the features that are no function of the book; false: null.
+bool FeatureSet::trade_value(const FeaturePlan::Column& column, const Print* last,
+                             std::int64_t since_ns, double& out) const noexcept {
     switch (column.feature.kind) {
-        case FeatureKind::ofi:
-            if (!flow_known_) return false;
-            out = nearest_scaled(flow_, 1, book_size_scale_);
-            return true;
         case FeatureKind::trade_sign:
             if (last == nullptr) return false;
             out = static_cast<double>(last->sign);
@@ -246,63 +265,109 @@ bool FeatureSet::value_of(const FeaturePlan::Column& column, const Print* last,
             out = nearest_ratio(since_ns, static_cast<UInt128>(kSecondNs));
             return true;
         default:
-            return top_.trusted && book_value(column, out);
+            return false;
     }
 }
 
-bool FeatureSet::book_value(const FeaturePlan::Column& column, double& out) const noexcept {
-    const auto price = [&](std::int64_t value) {
-        out = nearest_scaled(value, 1, book_price_scale_);
-        return true;
+// Whether doubles hold all that row_of<double> computes before its divisions. Each test is of a
+// bound computed in doubles: if its exact value were 2^53 or more, so would be the rounded one.
+inline bool FeatureSet::fits_doubles() const noexcept {
+    constexpr double kExact = 0x1p53;
+    const auto magnitude = [](std::int64_t value) { return std::abs(static_cast<double>(value)); };
+    const double price = magnitude(top_.bid.price) + magnitude(top_.ask.price);
+    const double size = magnitude(top_.bid.size) + magnitude(top_.ask.size);
+    const double unit = static_cast<double>(power_of_ten(book_price_scale_));
+    return price * kBasisPoints < kExact && price * size < kExact && size * unit < kExact &&
+           is_small(flow_) &&
+           (bid_depths_.empty() || is_small(bid_depths_.back() + ask_depths_.back()));
+}
+
+// One row: every value is a quotient of integers, which Number holds exactly, rounded once.
+template <typename Number>
+void FeatureSet::row_of(const Print* last, std::int64_t since_ns,
+                        const FeatureRows::Cells& cells) const noexcept {
+    const auto bid = static_cast<Number>(top_.bid.price), ask = static_cast<Number>(top_.ask.price);
+    const auto bid_size = static_cast<Number>(top_.bid.size),
+               ask_size = static_cast<Number>(top_.ask.size);
+    const auto price_unit = static_cast<Number>(power_of_ten(book_price_scale_)),
+               size_unit = static_cast<Number>(power_of_ten(book_size_scale_));
+    const auto depth = [](const std::vector<Int128>& depths, std::size_t i) {
+        return exactly<Number>(depths[i]);
     };
-    const auto size = [&](Int128 value) {
-        out = nearest_scaled(value, 1, book_size_scale_);
-        return true;
-    };
-    const bool both = top_.has_bid && top_.has_ask;
-    const Int128 sum = static_cast<Int128>(top_.bid.price) + top_.ask.price;
-    const Int128 spread = static_cast<Int128>(top_.ask.price) - top_.bid.price;
-    switch (column.feature.kind) {
-        case FeatureKind::bid:
-            return top_.has_bid && price(top_.bid.price);
-        case FeatureKind::ask:
-            return top_.has_ask && price(top_.ask.price);
-        case FeatureKind::bid_size:
-            return top_.has_bid && size(top_.bid.size);
-        case FeatureKind::ask_size:
-            return top_.has_ask && size(top_.ask.size);
-        case FeatureKind::mid:
-            if (!both) return false;
-            out = nearest_scaled(sum, 2, book_price_scale_);
+    std::size_t cell = 0;
+    for (const FeaturePlan::Column& column : plan_->columns) {
+        double value = 0;
+        const auto quotient = [&](Number numerator, Number denominator) {
+            value = quotient_of(numerator, denominator);
             return true;
-        case FeatureKind::spread:
-            if (!both) return false;
-            out = nearest_scaled(spread, 1, book_price_scale_);
-            return true;
-        case FeatureKind::spread_bps:
-            if (!both || sum <= 0) return false;
-            out = nearest_ratio(spread * 20'000, static_cast<UInt128>(sum));
-            return true;
-        case FeatureKind::microprice: {
-            if (!both) return false;
-            const Int128 weighted = static_cast<Int128>(top_.bid.price) * top_.ask.size +
-                                    static_cast<Int128>(top_.ask.price) * top_.bid.size;
-            const UInt128 sizes =
-                static_cast<UInt128>(static_cast<Int128>(top_.bid.size) + top_.ask.size);
-            out = nearest_scaled(weighted, sizes, book_price_scale_);
-            return true;
+        };
+        bool known = false;
+        switch (column.feature.kind) {  // an untrusted book has no sides
+            case FeatureKind::bid:
+                known = top_.has_bid && quotient(bid, price_unit);
+                break;
+            case FeatureKind::ask:
+                known = top_.has_ask && quotient(ask, price_unit);
+                break;
+            case FeatureKind::bid_size:
+                known = top_.has_bid && quotient(bid_size, size_unit);
+                break;
+            case FeatureKind::ask_size:
+                known = top_.has_ask && quotient(ask_size, size_unit);
+                break;
+            case FeatureKind::mid:
+                known = top_.has_both() && quotient(bid + ask, 2 * price_unit);
+                break;
+            case FeatureKind::spread:
+                known = top_.has_both() && quotient(ask - bid, price_unit);
+                break;
+            case FeatureKind::spread_bps:
+                known = top_.has_both() && bid + ask > 0 &&
+                        quotient((ask - bid) * kBasisPoints, bid + ask);
+                break;
+            case FeatureKind::microprice:
+                known = top_.has_both() && quotient(bid * ask_size + ask * bid_size,
+                                                    (bid_size + ask_size) * price_unit);
+                break;
+            case FeatureKind::imbalance: {
+                const Number bids = depth(bid_depths_, column.window),
+                             asks = depth(ask_depths_, column.window);
+                known = top_.trusted && bids + asks != 0 && quotient(bids - asks, bids + asks);
+                break;
+            }
+            case FeatureKind::bid_depth:
+                known = top_.trusted && quotient(depth(bid_depths_, column.window), size_unit);
+                break;
+            case FeatureKind::ask_depth:
+                known = top_.trusted && quotient(depth(ask_depths_, column.window), size_unit);
+                break;
+            case FeatureKind::ofi:
+                known = flow_known_ && quotient(exactly<Number>(flow_), size_unit);
+                break;
+            default:
+                known = trade_value(column, last, since_ns, value);
         }
-        case FeatureKind::imbalance: {
-            const Depths& depth = depths_[column.window];
-            if (depth.bids + depth.asks == 0) return false;
-            out = nearest_ratio(depth.bids - depth.asks,
-                                static_cast<UInt128>(depth.bids + depth.asks));
-            return true;
-        }
-        case FeatureKind::bid_depth:
-            return size(depths_[column.window].bids);
-        default:
-            return size(depths_[column.window].asks);
+        cells.values[cell] = value;
+        cells.valid[cell] = known ? 1 : 0;
+        cell += cells.stride;
+    }
+}
+
+void FeatureSet::sample(const book::Book* book, const market::TradeView* own,
+                        const FeatureRows::Cells& cells) {
+    if (top_.trusted && !bid_depths_.empty()) sum_levels(*book);
+    Print own_print{};
+    if (own != nullptr) own_print = print_of(*own);
+    // Unsigned: the difference of two times may need 64 bits.
+    const bool remembered = traded_ && static_cast<std::uint64_t>(time_ns_) -
+                                               static_cast<std::uint64_t>(last_.time_ns) <=
+                                           static_cast<std::uint64_t>(kTradeMemoryNs);
+    const std::int64_t since_ns = remembered ? time_ns_ - last_.time_ns : -1;
+    const Print* last = own != nullptr ? &own_print : remembered ? &last_ : nullptr;
+    if (fits_doubles()) [[likely]] {
+        row_of<double>(last, since_ns, cells);
+    } else {
+        row_of<Int128>(last, since_ns, cells);
     }
 }
 

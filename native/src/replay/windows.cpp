@@ -50,8 +50,7 @@ void TradeWindows::add(const Print& print) {
     }
 }
 
-void TradeWindows::advance(std::int64_t now_ns) {
-    if (prints_.empty()) return;
+void TradeWindows::drop_before(std::int64_t now_ns) {
     const std::uint64_t end = dropped_ + prints_.size();
     std::uint64_t oldest = end;
     for (Window& window : windows_) {

@@ -88,7 +88,12 @@ class Book:
 
 class L2Book(Book):
     def __init__(
-        self, price_scale: int = 8, size_scale: int = 8, *, on_gap: _GapPolicy = "raise"
+        self,
+        price_scale: int = 8,
+        size_scale: int = 8,
+        *,
+        on_gap: _GapPolicy = "raise",
+        rules: _Rules = None,
     ) -> None: ...
     @staticmethod
     def load(payload: Buffer, *, on_gap: _GapPolicy = "raise") -> L2Book: ...

@@ -440,6 +440,8 @@ cdef class L2Book(Book):
             ``"quarantine"`` (ignore all events until `release()`), or ``"resync"`` (continue from
             the next snapshot). Until then the book remains unchanged and untrusted; with
             ``"raise"`` too it continues from the next snapshot.
+        rules: ``"continuous"``: a book that is crossed after an event is untrusted until the next
+            snapshot. None: a book may be crossed.
 
     Example:
         >>> from tapewire import book
@@ -457,11 +459,12 @@ cdef class L2Book(Book):
         <L2Book 100.05 × 0.003 | 100.10 × 0.007, 2 bids, 1 ask, update 5>
     """
 
-    def __init__(self, price_scale=8, size_scale=8, *, on_gap="raise"):
+    def __init__(self, price_scale=8, size_scale=8, *, on_gap="raise", rules=None):
         cdef Options options
         options.mode = CBookMode.l2
         options.price_scale = _scale("price_scale", price_scale)
         options.size_scale = _scale("size_scale", size_scale)
+        options.rules = <Rules> _choice("rules", _RULES, rules)
         options.on_gap = <GapPolicy> _choice("on_gap", _GAP_POLICIES, on_gap)
         if self._book.get() is not NULL:
             self._native()  # initialized again: not while another thread is inside

@@ -167,6 +167,11 @@ def _show(summary: ImportSummary) -> None:
     if summary.bad and not summary.logs and "another symbol" not in summary.skipped:
         say("  no row could be read: check that the files are of this format")
     _counts("not imported", summary.skipped)
+    if summary.overlapping:
+        say(
+            f"may be in the logs twice: {count_text(summary.overlapping)} records without an id, "
+            "with times before the end of an earlier import"
+        )
     for book, why in summary.untrusted.items():
         say(f"not trusted at the end: {book}: {why}")
     if not summary.already:

@@ -16,8 +16,10 @@ from tapewire.book.gaps import Gap
 from tapewire.bus.names import check_name
 from tapewire.errors import CorruptSource, InvalidMessage, InvalidName, InvalidOption
 from tapewire.ingest import source
+from tapewire.ingest.book_turns import BookTurns
 from tapewire.ingest.import_log import SEGMENT_BYTES
 from tapewire.ingest.importer import Chunk, Importer, ImportOptions
+from tapewire.ingest.losses import Lost
 from tapewire.ingest.pending import Pending
 from tapewire.ingest.registry import IMPORTERS
 from tapewire.ingest.report import Report
@@ -34,7 +36,15 @@ from tapewire.protocol.market import (
     scaled_levels,
 )
 
-__all__ = ["BadRow", "CaptureOptions", "LineImporter", "integer", "levels", "parse_json"]
+__all__ = [
+    "BadRow",
+    "CaptureOptions",
+    "LineImporter",
+    "check_size",
+    "integer",
+    "levels",
+    "parse_json",
+]
 
 MAX_PAYLOAD_BYTES = SEGMENT_BYTES - 128
 MAX_TIME_NS = 2**63 - 1
@@ -92,14 +102,15 @@ class LineImporter(Importer):
     def __init__(self, options: CaptureOptions) -> None:
         self.options = options
         self._wanted = frozenset(options.symbols)
-        self._pending = Pending()
+        self._pending = Pending(unique=True)
         self._full = False
         self._place = (0, 0)  # line and index of the file
+        self._turns: BookTurns[Any] = BookTurns()
         # Which book the line can change, as far as it is known: None means any of the file.
         self._symbol: str | None = None
         self._of_book = True
         self._instruments: dict[tuple[str, str], Instrument] = {}
-        self._breaks: list[tuple[Instrument, Gap]] = []
+        self._breaks: list[tuple[Instrument, Gap, bytes]] = []
         self.report: Report
 
     def __repr__(self) -> str:
@@ -146,10 +157,15 @@ class LineImporter(Importer):
         """Import one line with `add`, or raise `BadRow`, a `TypeError` or the like."""
         raise NotImplementedError
 
+    def in_turn(self, instrument: Instrument, timestamp_ns: int, what: Any) -> None:
+        """Add the records of what was passed to `wait`; its values are checked, so it is valid."""
+        raise NotImplementedError
+
     def chunks(self, files: Sequence[SourceFile], report: Report) -> Iterator[Chunk]:
         """The records of `files`."""
         self.report = report
         for file in files:
+            yield from self._pending.take()  # a chunk is of one file
             try:
                 for number, line in file.lines():
                     report.rows += 1
@@ -158,16 +174,33 @@ class LineImporter(Importer):
                     if why is not None:
                         symbol, of_book = self._symbol, self._of_book
                         report.bad(file, number, line, *why, symbol=symbol, of_book=of_book)
-                    if self._breaks:
-                        yield from self._pending.take()
-                        self._write_breaks()
-                    elif self._full:
-                        yield from self._pending.take()
-                        self._full = False
+                    yield from self._due()
             except CorruptSource:
-                yield from self._pending.take()
+                yield from self._rest()
                 raise
-            yield from self._pending.take()  # a chunk has the lines of one file
+        yield from self._rest()
+
+    def _due(self) -> Iterator[Chunk]:
+        """Add the messages whose turn it is; the chunks that are complete."""
+        while True:
+            if self._breaks:
+                yield from self._pending.take()
+                self._write_breaks()
+            elif self._full:
+                yield from self._pending.take()
+                self._full = False
+            turn = self._turns.take(self._place)
+            if turn is None:
+                return
+            here, self._place = self._place, turn.place
+            self.in_turn(turn.instrument, turn.timestamp_ns, turn.what)
+            self._place = here
+
+    def _rest(self) -> Iterator[Chunk]:
+        """What still waits: no more lines come."""
+        self._turns.end()
+        yield from self._due()
+        yield from self._pending.take()
 
     def _try(self, line: bytes) -> tuple[str, str] | None:
         """Import a line; returns the reason and the details if it is bad."""
@@ -195,8 +228,7 @@ class LineImporter(Importer):
         self, instrument: Instrument, stream: str, type_id: int, timestamp_ns: int, payload: bytes
     ) -> None:
         """Add a record to its stream."""
-        if len(payload) > MAX_PAYLOAD_BYTES:
-            raise BadRow(NO_FIT, f"bytes={len(payload)}, max={MAX_PAYLOAD_BYTES}")
+        check_size(payload)
         if self._pending.add(
             instrument.venue,
             instrument.symbol,
@@ -208,9 +240,34 @@ class LineImporter(Importer):
         ):
             self._full = True
 
+    def wait(
+        self,
+        instrument: Instrument,
+        timestamp_ns: int,
+        ids: tuple[int, int],
+        what: Any,
+        *,
+        snapshot: bool = False,
+    ) -> None:
+        """Pass a message of a book to `in_turn` when those before it have come.
+
+        Args:
+            instrument: The instrument.
+            timestamp_ns: When the message arrived.
+            ids: The last update id of the message before it and its own; 0 without ids.
+            what: The message; check it first, since `in_turn` cannot reject it.
+            snapshot: Whether it is a complete book.
+        """
+        self._turns.add(instrument, timestamp_ns, self._place, ids, what, snapshot=snapshot)
+
     def not_of_book(self) -> None:
         """Declare that the line does not change a book, whether it is valid or not."""
         self._of_book = False
+
+    def lost(self, instrument: Instrument, cause: str) -> None:
+        """Declare that something is missing from a book before the line."""
+        line, source = self._place
+        self.report.lost_at(source, Lost(line, instrument.symbol, cause))
 
     def wanted(self, venue: str, symbol: Any) -> Instrument | None:
         """The instrument of a symbol, added if it is new; None if the symbol is not imported."""
@@ -229,6 +286,7 @@ class LineImporter(Importer):
                 symbol,
                 price_scale=self.options.price_scale,
                 size_scale=self.options.size_scale,
+                rules="continuous",
             )
         )
         self._instruments[venue, symbol] = instrument
@@ -287,8 +345,14 @@ class LineImporter(Importer):
         if self.options.keep_wire:
             self.add(instrument, "raw", VENUE_RAW, timestamp_ns, wire)
 
-    def break_book(self, instrument: Instrument, timestamp_ns: int, kind: str, cause: str) -> None:
-        """The book differs from the venue's: add a gap to the ledger and a reset to the log."""
+    def break_book(
+        self, instrument: Instrument, timestamp_ns: int, kind: str, cause: str, payload: bytes
+    ) -> None:
+        """The book differs from the venue's: add a gap to the ledger and a reset to the log.
+
+        `payload` is the event that shows it, written after the reset: with it the book would
+        already be wrong.
+        """
         gap = Gap(
             kind=kind,
             venue=instrument.venue,
@@ -301,14 +365,21 @@ class LineImporter(Importer):
             cause=cause,
             action="reset; not trusted until the next snapshot",
         )
-        self._breaks.append((instrument, gap))
+        self._breaks.append((instrument, gap, payload))
 
     def _write_breaks(self) -> None:
-        for instrument, gap in self._breaks:
+        for instrument, gap, payload in self._breaks:
             self.report.gap(gap)
-            payload = reset(instrument, gap.timestamp_ns)
-            self.add(instrument, "book", BOOK_EVENT, gap.timestamp_ns, payload)
+            time_ns = gap.timestamp_ns
+            self.add(instrument, "book", BOOK_EVENT, time_ns, reset(instrument, time_ns))
+            self.add(instrument, "book", BOOK_EVENT, time_ns, payload)
         self._breaks.clear()
+
+
+def check_size(payload: bytes) -> None:
+    """Raise `BadRow` if a record cannot hold the payload."""
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise BadRow(NO_FIT, f"bytes={len(payload)}, max={MAX_PAYLOAD_BYTES}")
 
 
 def levels(rows: Any, instrument: Instrument) -> np.ndarray[Any, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from tapewire.ingest.import_log import ImportLog
 from tapewire.ingest.importer import Chunk, LogSummary
 from tapewire.ingest.job import Job
 from tapewire.ingest.losses import Losses, begins_book
+from tapewire.ingest.repeats import Repeats
 from tapewire.ingest.running_book import RunningBook
 from tapewire.protocol.instruments import Instrument, Instruments
 from tapewire.protocol.market import BOOK_EVENT
@@ -48,6 +51,7 @@ class ChunkWriter:
         self._open: OpenLogs[str, ImportLog] = OpenLogs(MAX_OPEN)
         self._unsaved = False
         self.losses = Losses()
+        self._repeats = Repeats(self.losses.forget)
         self.logs: dict[str, ImportLog] = {}
 
     def __enter__(self) -> ChunkWriter:
@@ -85,6 +89,13 @@ class ChunkWriter:
         """Mark the ends of books where rows after their last records are lost."""
         for chunk in self.losses.ends(cause, self._instruments.get):
             self._write(chunk)
+        for stream, chunk in self._repeats.rest():
+            self._append(stream, self._current[stream][1], chunk)
+
+    @property
+    def left_out(self) -> collections.Counter[str]:
+        """Kind → number of records that were not written because their log has them."""
+        return self._repeats.left_out
 
     def _write(self, chunk: Chunk) -> None:
         times = np.asarray(chunk.timestamps_ns, dtype=np.int64)
@@ -99,9 +110,14 @@ class ChunkWriter:
             one_day = start == 0 and stop == len(times)
             part = chunk if one_day else chunk.part(start, stop)
             log = self._log_of(stream, int(days[start]), int(times[start]), part)
-            log.append_chunk(chunk.type_id, times[start:stop], part.payloads)
-            if stream in self._books:
-                self._books[stream].catch_up(log)
+            for new in self._repeats.new(stream, log, part, self._books.get(stream)):
+                self._append(stream, log, new)
+
+    def _append(self, stream: _Stream, log: ImportLog, chunk: Chunk) -> None:
+        times = np.asarray(chunk.timestamps_ns, dtype=np.int64)
+        log.append_chunk(chunk.type_id, times, chunk.payloads)
+        if stream in self._books:
+            self._books[stream].catch_up(log)
 
     def finish(self) -> None:
         """Check that no log holds records after the job's last one.
@@ -133,7 +149,11 @@ class ChunkWriter:
     def _log_of(
         self, stream: _Stream, day: int, timestamp_ns: int, chunk: Chunk | None = None
     ) -> ImportLog:
-        """The log of a stream's day; a new one begins with the book, unless `chunk` does."""
+        """The log of a stream's day; a new one begins with the book, unless `chunk` does.
+
+        So does the further part of an earlier one, if times went back over midnight: the records
+        since its last one are in another log.
+        """
         known = self._current.get(stream)
         if known is not None and known[0] == day:
             return self._opened(known[1])
@@ -150,6 +170,10 @@ class ChunkWriter:
             log = self._open.get(key, lambda: ImportLog(key, path, self._job))
             self.logs[key] = log
             self._begin(stream, log, timestamp_ns, chunk)
+        elif name == "book" and stream in self._books:
+            self._append_book(
+                log, timestamp_ns, self._books[stream].snapshot_in_between(timestamp_ns)
+            )
         self._current[stream] = (day, log)
         return self._opened(log)
 
@@ -161,14 +185,27 @@ class ChunkWriter:
         self, stream: _Stream, log: ImportLog, timestamp_ns: int, chunk: Chunk | None
     ) -> None:
         venue, symbol, name = stream
-        if name != "book":
+        if name != "book" and not name.startswith("book_snapshot_"):
             return
         running = self._books.get(stream)
+        payloads: list[bytes] | np.ndarray[Any, Any] = []
         if running is None:
             instrument = self._instruments.get(venue, symbol)
-            if instrument is not None:
-                self._books[stream] = RunningBook(instrument, name)
-        elif chunk is None or not begins_book(chunk):
+            if instrument is None:
+                return
+            running = self._books[stream] = RunningBook(instrument, name)
+        elif name == "book" and (chunk is None or not begins_book(chunk)):
             payloads = running.snapshot(timestamp_ns)
-            if len(payloads):
-                log.append_chunk(BOOK_EVENT, np.full(len(payloads), timestamp_ns), payloads)
+        if log.continues and name == "book":
+            self._repeats.begins(stream)
+            running.begin(log)
+            if running.numbered:
+                return  # what is new continues the book that the log has
+        self._append_book(log, timestamp_ns, payloads)
+
+    def _append_book(
+        self, log: ImportLog, timestamp_ns: int, payloads: list[bytes] | np.ndarray[Any, Any]
+    ) -> None:
+        if len(payloads):
+            times = np.full(len(payloads), timestamp_ns)
+            self._opened(log).append_chunk(BOOK_EVENT, times, payloads)

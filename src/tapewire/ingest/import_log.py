@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+import tapewire as tw
 from tapewire.archive.log_writer import LogWriter
 from tapewire.archive.record_columns import RecordColumns
 from tapewire.config import WriterConfig
@@ -46,6 +49,7 @@ class ImportLog(LogWriter):
         log: Its path below the archive.
         first_seq: The sequence number of the job's first record in it.
         gaps: How many gaps the job has found in it.
+        overlapping: How many of the job's records may be among those before it.
         follower: Reads the log while it is written; closed with it.
     """
 
@@ -55,6 +59,7 @@ class ImportLog(LogWriter):
         )
         self.log = log
         self.gaps = 0
+        self.overlapping = 0
         self.follower: Follower | None = None
         try:
             self.first_seq = self.next_seq = job.first_seq(log, self.end_seq)
@@ -62,6 +67,19 @@ class ImportLog(LogWriter):
             self.close()
             raise
         self._present = self.end_seq - self.first_seq
+
+    @property
+    def continues(self) -> bool:
+        """Whether it has records from before the job."""
+        return self.first_seq > 0
+
+    @functools.cached_property
+    def earlier_end_ns(self) -> int:
+        """The time of the last record from before the job."""
+        with contextlib.closing(tw.open_log(self.path)) as reader:
+            reader.seek_seq(self.first_seq - 1)
+            record = reader.next()
+            return 0 if record is None else int(record.timestamp_ns)
 
     @property
     def count(self) -> int:
@@ -90,7 +108,9 @@ class ImportLog(LogWriter):
     def summary(self) -> LogSummary:
         """What the job wrote, for its summary."""
         appended = max(self.count - self._present, 0)
-        return LogSummary(self.log, self.count, appended, self.first_seq, self.gaps)
+        return LogSummary(
+            self.log, self.count, appended, self.first_seq, self.gaps, self.overlapping
+        )
 
     def close(self) -> None:
         """Sync the log and close it, after its follower."""

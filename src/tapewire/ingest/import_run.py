@@ -23,7 +23,10 @@ __all__ = ["ImportProgress", "run"]
 
 @dataclass(frozen=True)
 class ImportProgress:
-    """The progress of an import: `run` passes it to its `progress` function after each chunk."""
+    """The progress of an import: `run` passes it to its `progress` function after each chunk.
+
+    Files are read twice: while large ones are checked, rows and records are 0.
+    """
 
     read_bytes: int
     total_bytes: int
@@ -84,7 +87,12 @@ def run(
     archive = Path(to)
     make_directories(archive)
     total_bytes = sum(source.size for source in sources)
-    with Job(archive, format, chosen.of_records(), sources) as job:
+
+    def checked(read_bytes: int) -> None:
+        if progress is not None:
+            progress(ImportProgress(read_bytes, total_bytes, 0, 0))
+
+    with Job(archive, format, chosen.of_records(), sources, checked) as job:
         if job.done:
             return job.finished_summary()
         with (
@@ -109,7 +117,7 @@ def run(
             logs=writer.summaries(),
             rows=report.rows,
             bad=dict(report.bad_rows),
-            skipped=dict(report.skipped),
+            skipped=dict(report.skipped + writer.left_out),
             gaps=sum(log.gaps for log in writer.logs.values()),
             untrusted=writer.untrusted(),
             rejected=os.fspath(report.rejected) if report.bad_rows else None,

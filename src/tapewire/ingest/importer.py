@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -34,6 +35,7 @@ class Chunk:
         payloads: The payload of each record: bytes, or rows of a 2-D or structured array.
         lines: The line or position in the source of each record, or of its first row.
         sources: The index of the source file, for all records or for each.
+        unique: Whether trades with the same id, time, price and size are the same trade.
         last_lines: Of records made from several rows each, the lines of their last rows.
         next_lines: The line of the stream's next record in each file, as far as it is known.
     """
@@ -46,6 +48,7 @@ class Chunk:
     payloads: Sequence[bytes] | np.ndarray[Any, Any]
     lines: Sequence[int] | np.ndarray[Any, Any] | None = None
     sources: int | np.ndarray[Any, Any] = 0
+    unique: bool = False
     last_lines: np.ndarray[Any, Any] | None = None
     next_lines: dict[int, int] = field(default_factory=dict)
 
@@ -61,6 +64,26 @@ class Chunk:
             lines=None if self.lines is None else self.lines[start:stop],
             sources=self.sources if isinstance(self.sources, int) else self.sources[start:stop],
             last_lines=None if self.last_lines is None else self.last_lines[start:stop],
+        )
+
+    def where(self, mask: np.ndarray[Any, Any]) -> Chunk:
+        """The records of a mask."""
+        import numpy as np
+
+        rows: Any = self.payloads
+        if not isinstance(rows, np.ndarray):
+            rows = list(itertools.compress(rows, mask.tolist()))
+        elif rows.dtype.names is None:
+            rows = rows[mask]
+        else:  # with the bytes between the fields, which numpy would not copy
+            rows = rows.view(np.dtype((np.void, rows.dtype.itemsize)))[mask].view(rows.dtype)
+        return dataclasses.replace(
+            self,
+            timestamps_ns=np.asarray(self.timestamps_ns)[mask],
+            payloads=rows,
+            lines=None if self.lines is None else np.asarray(self.lines)[mask],
+            sources=self.sources if isinstance(self.sources, int) else self.sources[mask],
+            last_lines=None if self.last_lines is None else self.last_lines[mask],
         )
 
 
@@ -131,6 +154,7 @@ class LogSummary:
     appended: int = 0  # by this run
     first_seq: int = 0
     gaps: int = 0
+    overlapping: int = 0  # records without an identity, of a time before the end of an earlier job
 
 
 @dataclass
@@ -168,9 +192,18 @@ class ImportSummary:
         return sum(log.records for log in self.logs.values())
 
     @property
+    def overlapping(self) -> int:
+        """Records that may be in their logs twice.
+
+        Their times are before the end of what was there before the job, and no id of the venue
+        shows whether they are new.
+        """
+        return sum(log.overlapping for log in self.logs.values())
+
+    @property
     def clean(self) -> bool:
-        """Whether there is no bad row, no gap and no untrusted book."""
-        return not self.bad and not self.gaps and not self.untrusted
+        """Whether there is no bad row, no gap, no untrusted book and no overlapping record."""
+        return not (self.bad or self.gaps or self.untrusted or self.overlapping)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: plain values, stable keys."""
@@ -185,6 +218,7 @@ class ImportSummary:
             "bad": dict(self.bad),
             "skipped": dict(self.skipped),
             "gaps": self.gaps,
+            "overlapping": self.overlapping,
             "untrusted": dict(self.untrusted),
             "rejected": self.rejected,
             "seconds": round(self.seconds, 3),
@@ -195,6 +229,7 @@ class ImportSummary:
                     "appended": log.appended,
                     "first_seq": log.first_seq,
                     "gaps": log.gaps,
+                    "overlapping": log.overlapping,
                 }
                 for log in self.logs.values()
             ],
@@ -214,6 +249,7 @@ class ImportSummary:
             setattr(summary, name, value[name])
         for log in value.get("logs", []):
             numbers = {key: log[key] for key in ("records", "first_seq", "gaps")}
+            numbers["overlapping"] = log.get("overlapping", 0)  # absent in earlier releases
             if type(log["log"]) is not str or any(type(n) is not int for n in numbers.values()):
                 raise ValueError(f"logs holds {log!r:.80}")
             summary.logs[log["log"]] = LogSummary(log["log"], **numbers)

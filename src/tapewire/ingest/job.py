@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,8 @@ from tapewire.protocol.json_file import (
 __all__ = ["Job", "job_id"]
 
 FORMAT = "tapewire-import"
-VERSION = 1
+VERSION = 2
+IDENTITY_VERSION = 1  # of what a job's name is made from: those of version 1 are resumed
 DIRECTORY = "imports"
 MAX_FILE_BYTES = 64 << 20
 _REMEDY = "restore the file; without it the records of this import cannot be identified in the logs"
@@ -51,12 +52,19 @@ def job_id(importer: str, options: Mapping[str, Any], files: Sequence[Mapping[st
         >>> job_id("okx", {"price_scale": 8}, [{"name": "a", "size": 1, "sha256": "00"}])
         'okx-697d42601152b5b2'
     """
-    text = json.dumps([VERSION, importer, options, files], sort_keys=True, default=list)
+    text = json.dumps([IDENTITY_VERSION, importer, options, files], sort_keys=True, default=list)
     return f"{importer}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+# Smaller content without a second line, such as a header without rows, may be that of many files.
+_FEW_BYTES = 1 << 16
 
 
 class Job:
     """The file of a job, used by one process at a time.
+
+    Unless the job is done, every file is read once before, so that only undamaged data is imported
+    and content that was imported before is recognized however it is packed.
 
     Attributes:
         id: Its name.
@@ -73,10 +81,9 @@ class Job:
         importer: str,
         options: Mapping[str, Any],
         files: Sequence[SourceFile],
+        progress: Callable[[int], None] | None = None,
     ) -> None:
         self._head: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
             "importer": importer,
             "options": {name: _plain(value) for name, value in options.items()},
             "files": [{"name": f.name, "size": f.size, "sha256": f.digest()} for f in files],
@@ -87,6 +94,7 @@ class Job:
         self._others: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {}
         self.done = False
         self.summary: dict[str, Any] = {}
+        self._contents: list[str] = []  # SHA-256 of the content of each file; empty if it is small
         self._imports = path_below(archive, DIRECTORY)
         self._path = path_below(archive, DIRECTORY, f"{self.id}.json")
         self.directory = path_below(archive, DIRECTORY, self.id)
@@ -95,7 +103,8 @@ class Job:
         self._lock = self._locked()
         try:
             self.resumed = self._load()
-            if not self.resumed:
+            if not self.done:
+                self._check(files, progress)
                 self._store()
         except BaseException:
             self.close()
@@ -158,6 +167,22 @@ class Job:
         summary.rejected = os.fspath(self.directory / REJECTED) if summary.bad else None
         return summary
 
+    def _check(self, files: Sequence[SourceFile], progress: Callable[[int], None] | None) -> None:
+        """Read every file; raise if two have the same content."""
+        names: dict[str, str] = {}
+        before = 0
+        self._contents = []
+        for file in files:
+            found = file.check(_added(progress, before))
+            before += file.size
+            known = found.lines > 1 or found.size > _FEW_BYTES
+            self._contents.append(found.sha256 if known else "")
+            if known and names.setdefault(found.sha256, file.name) != file.name:
+                raise InvalidOption(
+                    f"two files have the same content: {names[found.sha256]!r}, {file.name!r}",
+                    hint="give each file once",
+                )
+
     def _locked(self) -> int:
         fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
         if not take_lock(fd):
@@ -191,9 +216,9 @@ class Job:
         """Raise if a finished job has imported one of these files into this log."""
         if other["importer"] != self._head["importer"]:
             return
-        known = {_content(file) for file in other["files"]}
-        for file in self._head["files"]:
-            if file["size"] and _content(file) in known:
+        known = {_packed(file) for file in other["files"]} | set(other["contents"])
+        for file, content in zip(self._head["files"], self._contents, strict=True):
+            if file["size"] and (_packed(file) in known or (content and content in known)):
                 raise InvalidOption(
                     f"the records of this file are already in the log: file={file['name']!r}, "
                     f"job={path.name[:-5]}, log={log}",
@@ -209,7 +234,10 @@ class Job:
             document = _read(path)
             self._others[path.name] = (
                 stamp,
-                {name: document[name] for name in ("importer", "files", "state", "logs")},
+                {
+                    name: document[name]
+                    for name in ("importer", "files", "contents", "state", "logs")
+                },
             )
         return self._others[path.name][1]
 
@@ -226,7 +254,7 @@ class Job:
                     hint=_REMEDY,
                 )
         self.notes, self.done = document["logs"], document["state"] == "done"
-        self.summary = document["summary"]
+        self.summary, self._contents = document["summary"], document["contents"]
         return True
 
     def _store(self) -> None:
@@ -235,12 +263,25 @@ class Job:
 
     def _store_in(self, directory_fd: int) -> None:
         state = "done" if self.done else "running"
-        document = {**self._head, "state": state, "logs": self.notes, "summary": self.summary}
+        document = {
+            "format": FORMAT,
+            "version": VERSION,
+            **self._head,
+            "contents": self._contents,
+            "state": state,
+            "logs": self.notes,
+            "summary": self.summary,
+        }
         store(os.fspath(self._path), json.dumps(document, indent=1).encode() + b"\n", directory_fd)
 
 
-def _content(file: Any) -> tuple[Any, str]:
-    """The content of a file: all members of a zip have its hash."""
+def _added(progress: Callable[[int], None] | None, before: int) -> Callable[[int], None] | None:
+    """Reports the bytes of earlier files as well."""
+    return None if progress is None else lambda read: progress(before + read)
+
+
+def _packed(file: Any) -> tuple[Any, str]:
+    """The file as it is packed: all members of a zip have its hash."""
     if not isinstance(file, dict):
         return None, ""
     return file.get("sha256"), str(file.get("name")).partition("!")[2]
@@ -249,7 +290,7 @@ def _content(file: Any) -> tuple[Any, str]:
 def _refuse_duplicates(files: Sequence[Mapping[str, Any]]) -> None:
     names: dict[Any, str] = {}
     for file in files:
-        content = _content(file)
+        content = _packed(file)
         if content in names and file["size"]:
             raise InvalidOption(
                 f"two files have the same content: {names[content]!r}, {file['name']!r}",
@@ -269,6 +310,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _checked(value: Any) -> dict[str, Any]:
+    if (
+        isinstance(value, dict) and value.get("version") == 1
+    ):  # before contents were compared: the hashes of the files identify them
+        value = {"contents": [], **value, "version": VERSION}
     document = check_format(value, FORMAT, VERSION, "resume with that release, or upgrade")
     members(
         document,
@@ -278,6 +323,7 @@ def _checked(value: Any) -> dict[str, Any]:
         importer=str,
         options=dict,
         files=list,
+        contents=list,
         state=str,
         logs=dict,
         summary=dict,

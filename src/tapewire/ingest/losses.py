@@ -122,6 +122,12 @@ class Losses:
                 return
         entries.append(lost)
 
+    def forget(self, stream: tuple[str, str, str]) -> None:
+        """A loss was not written: the log has the records around it from before."""
+        followed = self._streams.get(stream)
+        if followed is not None:
+            followed.doubted = False
+
     def marked(self, chunk: Chunk, instrument: Instrument | None) -> Iterator[Chunk]:
         """The chunk, with a loss wherever something is missing before one of its records."""
         if instrument is None or chunk.type_id != BOOK_EVENT or not chunk.stream.startswith("book"):
@@ -138,14 +144,14 @@ class Losses:
             if place > start:
                 yield chunk.part(start, place)
                 followed.latest_ns = int(chunk.timestamps_ns[place - 1])
-                followed.doubted = followed.doubted and not len(_endings(chunk, start, place))
+                followed.doubted = _doubted_after(chunk, start, place, followed.doubted)
                 start = place
             if not followed.doubted:
                 if followed.latest_ns is None:
                     followed.latest_ns = int(chunk.timestamps_ns[place])
                 yield _loss_chunk(chunk, instrument, followed, places[place])
         if start < len(chunk):
-            followed.doubted = followed.doubted and not len(_endings(chunk, start, len(chunk)))
+            followed.doubted = _doubted_after(chunk, start, len(chunk), followed.doubted)
             followed.latest_ns = int(chunk.timestamps_ns[-1])
             yield chunk.part(start, len(chunk)) if start else chunk
 
@@ -345,6 +351,17 @@ def _endings(chunk: Chunk, start: int, stop: int) -> _Array:
             row = chunk.payloads[start + i]
             ending[i] = row[_BOOK_MODE] == 0 and any(row[_UPDATE_LAST : _UPDATE_LAST + 8])
     return np.flatnonzero(ending)
+
+
+def _doubted_after(chunk: Chunk, start: int, stop: int, doubted: bool) -> bool:
+    """Whether a book is in doubt after these records, if it is before them."""
+    losses = np.flatnonzero(_types(chunk, start, stop) == EventType.LOSS)
+    if not doubted and not len(losses):
+        return False
+    endings = _endings(chunk, start, stop)
+    if len(losses):
+        return not len(endings) or bool(endings[-1] < losses[-1])
+    return not len(endings)
 
 
 def begins_book(chunk: Chunk) -> bool:

@@ -38,6 +38,7 @@ def book_chunk(
     after_reset: bool = False,
     lines: _Array | None = None,
     source: int = 0,
+    stream: str = "book",
 ) -> Chunk:
     """Events of orders, one for each row of the columns.
 
@@ -70,7 +71,7 @@ def book_chunk(
     resets = records["order"]["event_type"] == L3Type.RESET
     records["head"]["event_type"][resets] = EventType.RESET
     venue, symbol = instrument.venue, instrument.symbol
-    return Chunk(venue, symbol, "book", BOOK_EVENT, times_ns, records, lines, source)
+    return Chunk(venue, symbol, stream, BOOK_EVENT, times_ns, records, lines, source)
 
 
 def trades_chunk(

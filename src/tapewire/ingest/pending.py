@@ -15,6 +15,9 @@ FULL_BYTES = 8 << 20
 class Pending:
     """Collects records by stream, and returns them as chunks.
 
+    Args:
+        unique: As in `Chunk`.
+
     Example:
         >>> pending = Pending()
         >>> pending.add("okx", "BTC-USDT", "trades", 0x1004, 5, b"...")
@@ -23,7 +26,8 @@ class Pending:
         [('BTC-USDT', 1)]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, unique: bool = False) -> None:
+        self._unique = unique
         self._chunks: dict[tuple[str, str, str], Chunk] = {}
         self._records = 0
         self._bytes = 0
@@ -43,7 +47,7 @@ class Pending:
         key = (venue, symbol, stream)
         chunk = self._chunks.get(key)
         if chunk is None:
-            chunk = Chunk(venue, symbol, stream, type_id, [], [], [], source)
+            chunk = Chunk(venue, symbol, stream, type_id, [], [], [], source, unique=self._unique)
             self._chunks[key] = chunk
         assert isinstance(chunk.timestamps_ns, list)
         assert isinstance(chunk.payloads, list)

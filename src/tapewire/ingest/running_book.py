@@ -14,6 +14,7 @@ from tapewire.book import L2Book, L3Book
 from tapewire.book.gaps import Gap, kind_of
 from tapewire.errors import CorruptMetadata
 from tapewire.ingest.import_log import ImportLog
+from tapewire.ingest.seen_rows import batches_of
 from tapewire.protocol.market import (
     EventType,
     L3Flags,
@@ -48,6 +49,7 @@ _CAUSES = {
     "duplicate_order": "an order that is in the book was added again",
     "venue_loss": "the venue or the vendor reports lost messages",
     "crossed": "the book is crossed outside an auction",
+    "partial_source": "the source has only events of orders at the best levels",
 }
 
 
@@ -60,14 +62,7 @@ class RunningBook:
     def __init__(self, instrument: Instrument, stream: str) -> None:
         self.instrument = instrument
         self.stream = stream
-        price_scale, size_scale = instrument.price_scale, instrument.size_scale
-        self.book: L2Book | L3Book
-        if instrument.book_mode == "l3":
-            self.book = L3Book(
-                instrument.rules, price_scale=price_scale, size_scale=size_scale, on_gap="resync"
-            )
-        else:
-            self.book = L2Book(price_scale, size_scale, on_gap="resync")
+        self.book = self._empty()
         self._reader: Any = None
         self._log: ImportLog | None = None
         # Records read of each log: if times go back over midnight, the earlier log continues.
@@ -77,19 +72,51 @@ class RunningBook:
     def __repr__(self) -> str:
         return f"RunningBook({self.instrument.venue}:{self.instrument.symbol}, {self.book!r})"
 
+    def _empty(self) -> L2Book | L3Book:
+        one = self.instrument
+        if one.book_mode == "l3" and self.stream == "book":
+            return L3Book(
+                one.rules,
+                price_scale=one.price_scale,
+                size_scale=one.size_scale,
+                on_gap="resync",
+            )
+        return L2Book(one.price_scale, one.size_scale, on_gap="resync", rules=one.rules)
+
+    @property
+    def of_orders(self) -> bool:
+        """Whether it is a book of single orders."""
+        return isinstance(self.book, L3Book)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it shows which of the next records are in its log already."""
+        return self.book.trusted and (self.of_orders or self.book.last_update > 0)
+
+    def begin(self, log: ImportLog) -> None:
+        """Become the book that the records in `log` from before the job give.
+
+        Its gaps are in the ledger; they are noted, so that one that ends is updated there.
+        """
+        self.book = self._empty()
+        for batch in batches_of(log, log.first_seq):
+            self.book.apply_batch(batch)
+        self._noted = [(log, self._entry(gap)) for gap in self.book.gaps]
+
     def snapshot(self, timestamp_ns: int) -> list[bytes] | np.ndarray[Any, Any]:
         """The book as events that begin the next log.
 
         Of levels: a snapshot of the best ones, and diffs without ids if it has more than fit a
-        record; nothing if it is untrusted. Of orders: a reset and all orders, or if it is untrusted
-        a loss, since a book of orders begins trusted.
+        record. Of orders: a reset and all orders. Of an untrusted book, a loss; nothing of levels
+        with update ids, which show what is missing.
         """
         if isinstance(self.book, L3Book):
             if self.book.trusted:
                 return _orders(self.instrument, self.book, timestamp_ns)
             return [loss(self.instrument, timestamp_ns, "no_snapshot")]
         if not self.book.trusted:
-            return []
+            # Without update ids, a reader would apply what follows to the book of another day.
+            return [] if self.book.last_update else [loss(self.instrument, timestamp_ns, "missing")]
         bids, asks = self.book.bids(), self.book.asks()
         events: list[bytes] = [
             l2_snapshot(
@@ -104,6 +131,15 @@ class RunningBook:
             part = slice(start, start + MAX_LEVELS)
             events.append(l2_diff(self.instrument, timestamp_ns, bids=bids[part], asks=asks[part]))
         return events
+
+    def snapshot_in_between(self, timestamp_ns: int) -> list[bytes] | np.ndarray[Any, Any]:
+        """The book as events that continue an earlier log, after records in another one.
+
+        Nothing for levels with update ids: these show what is missing from the earlier log.
+        """
+        if isinstance(self.book, L2Book) and self.book.last_update:
+            return []
+        return self.snapshot(timestamp_ns)
 
     def catch_up(self, log: ImportLog) -> None:
         """Apply what the job has written to `log` since the last call; add gaps to its ledger."""

@@ -31,9 +31,11 @@ class SnapshotOrder(Generic[_T]):
 
     def __init__(self) -> None:
         self.left_out = 0  # snapshots that the caller has not counted yet
+        self.contradicted = False
         self._snapshot: int | None = None
         self._first = 0  # the id before the diffs that follow each other without a gap
         self._last: int | None = None  # the last id of those
+        self._before = 0  # the id before the last one of those
         self._waiting: tuple[int, _T] | None = None
 
     def snapshot(self, update: int, what: _T) -> bool:
@@ -47,17 +49,24 @@ class SnapshotOrder(Generic[_T]):
         return True
 
     def diff(self, previous: int, last: int) -> _T | None:
-        """Add a diff; returns the waiting snapshot if that counts before it."""
+        """Add a diff; returns the waiting snapshot if that counts before it.
+
+        `contradicted` is set if it begins and ends within the last diff, so that one of the two has
+        other ids than the venue gave it: it is no duplicate, although it seems to be old.
+        """
+        self.contradicted = False
         counts = None
         if previous != self._last:
             if self._waiting is not None and previous <= self._waiting[0] < last:
                 self._snapshot, counts = self._waiting
                 self._waiting = None
             elif self._last is not None and self._first <= previous and last <= self._last:
-                return None  # a duplicate
+                self.contradicted = previous > self._before
+                if not self.contradicted:
+                    return None  # a duplicate
             self._first = previous
         self._drop()
-        self._last = last
+        self._before, self._last = previous, last
         return counts
 
     def _drop(self) -> None:

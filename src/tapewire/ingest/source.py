@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import hashlib
 import io
 import lzma
@@ -12,20 +11,22 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tapewire.errors import CorruptSource, InvalidOption
+from tapewire.ingest.unpacking import GZIP_MAGIC, GzipReader, UnpackedReader, ZipReader
 from tapewire.ingest.zstd import ZSTD_MAGIC, ZstdReader
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["BOM", "MAX_LINE_BYTES", "SourceFile"]
+__all__ = ["BOM", "MAX_LINE_BYTES", "Content", "SourceFile"]
 
 MAX_LINE_BYTES = 64 << 20  # a REST snapshot of a deep book has several megabytes
 _PIECE = 1 << 20
+_REPORTED_BYTES = 64 << 20
 BOM = b"\xef\xbb\xbf"
 # Raised when a damaged file is read; RuntimeError if a member is encrypted, or compressed by an
 # unknown method.
@@ -33,12 +34,27 @@ _DAMAGE = (
     EOFError,
     RuntimeError,
     ValueError,
-    gzip.BadGzipFile,
     lzma.LZMAError,
     struct.error,
     zipfile.BadZipFile,
     zlib.error,
 )
+
+
+class Content(NamedTuple):
+    """What a complete pass over a file found.
+
+    Attributes:
+        sha256: SHA-256 of the decompressed content, in hex; of the file on disk if it is damaged.
+        size: Its bytes before the damage, if there is some.
+        lines: Its line ends.
+        damage: The error, if the file is truncated or damaged.
+    """
+
+    sha256: str
+    size: int
+    lines: int
+    damage: Exception | None = None
 
 
 class SourceFile:
@@ -78,6 +94,7 @@ class SourceFile:
             )
         self.size = status.st_size
         self._seen = status
+        self._content: Content | None = None
         self.index = 0
         self.read_bytes = 0
         self.member = member
@@ -92,12 +109,58 @@ class SourceFile:
 
     def digest(self) -> str:
         """SHA-256 of the file on disk, in hex."""
-        digest = hashlib.sha256()
+        return self._on_disk().sha256
+
+    def _on_disk(self) -> Content:
         with self._disk() as disk:
-            while piece := disk.read(_PIECE):
-                digest.update(piece)
+            found = self._hashed(disk)
         self.read_bytes = 0
-        return digest.hexdigest()
+        return found
+
+    def _hashed(
+        self,
+        file: io.RawIOBase | io.BufferedReader[Any],
+        progress: Callable[[int], None] | None = None,
+    ) -> Content:
+        digest, size, lines, reported = hashlib.sha256(), 0, 0, 0
+        piece = bytearray(_PIECE)
+        while count := file.readinto(piece):
+            digest.update(memoryview(piece)[:count])
+            size += count
+            lines += piece.count(b"\n", 0, count)
+            if progress is not None and self.read_bytes - reported >= _REPORTED_BYTES:
+                reported = self.read_bytes
+                progress(reported)
+        return Content(digest.hexdigest(), size, lines)
+
+    def check(self, progress: Callable[[int], None] | None = None) -> Content:
+        """Read the file once, up to its end or to where it is damaged.
+
+        From then on `open` returns only bytes that are known to be those of the undamaged file. Of
+        a gzip, zip or zstd file these are the members, or frames, whose checksum is correct; if the
+        file was cut off, also the bytes before the cut.
+
+        Args:
+            progress: Called now and then with the bytes read on disk.
+        """
+        if self._content is None:
+            self._content = self._checked(progress)
+            self.read_bytes = 0
+        return self._content
+
+    def _checked(self, progress: Callable[[int], None] | None) -> Content:
+        file: Any = None
+        try:
+            with self._unpacked() as file:
+                return self._hashed(file, progress)
+        except (CorruptSource, InvalidOption):  # the latter is also a ValueError, but not damage
+            raise
+        except _DAMAGE as error:
+            size = 0
+            if isinstance(file, UnpackedReader):
+                cut = isinstance(error, EOFError) and file.is_cut()
+                size = file.made_bytes if cut else file.checked_bytes
+            return self._on_disk()._replace(size=size, damage=error)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[io.BufferedReader[Any]]:
@@ -107,15 +170,25 @@ class SourceFile:
             CorruptSource: While it is read: the file is truncated or damaged.
         """
         self.read_bytes = 0
-        with self._disk() as counted, self._damage_named():
+        content = self._content
+        with self._damage_named(), self._unpacked() as file:
+            if content is not None and content.damage is not None:
+                yield io.BufferedReader(_UpToDamage(file, content.size, content.damage), _PIECE)
+            elif isinstance(file, UnpackedReader):
+                yield io.BufferedReader(file, _PIECE)
+            else:
+                yield file
+
+    @contextlib.contextmanager
+    def _unpacked(self) -> Iterator[UnpackedReader | io.BufferedReader[Any]]:
+        with self._disk() as counted:
             if self.member is not None:
                 with zipfile.ZipFile(counted) as archive, archive.open(self.member) as inner:
-                    yield io.BufferedReader(_Piecewise(cast(zipfile.ZipExtFile, inner)), _PIECE)
-            elif counted.peek(2)[:2] == b"\x1f\x8b":
-                with gzip.GzipFile(fileobj=counted) as unpacked:
-                    yield io.BufferedReader(_Piecewise(unpacked), _PIECE)
+                    yield ZipReader(cast(zipfile.ZipExtFile, inner))
+            elif counted.peek(2)[:2] == GZIP_MAGIC:
+                yield GzipReader(counted)
             elif counted.peek(4)[:4] == ZSTD_MAGIC:
-                yield io.BufferedReader(ZstdReader(counted), _PIECE)
+                yield ZstdReader(counted)
             else:
                 yield counted
 
@@ -169,8 +242,8 @@ class SourceFile:
             raise CorruptSource(
                 f"the file is truncated or damaged: {error}",
                 path=os.fspath(self.path),
-                hint="the records before the damage were imported; get the complete file and "
-                "import it into a new archive",
+                hint="what comes before the damage was imported, of packed data the members before "
+                "it; get the complete file and import it into a new archive",
             ) from error
 
     @contextlib.contextmanager
@@ -236,17 +309,21 @@ class _Counted(io.RawIOBase):
         return count
 
 
-class _Piecewise(io.RawIOBase):
-    """Decompressed bytes as they come: those before damage are returned before its error."""
+class _UpToDamage(io.RawIOBase):
+    """The first bytes of a file, then the error that follows them."""
 
-    def __init__(self, inner: gzip.GzipFile | zipfile.ZipExtFile) -> None:
-        self._inner = inner
+    def __init__(self, file: io.RawIOBase | io.BufferedReader[Any], size: int, damage: Exception):
+        self._file = file
+        self._left = size
+        self._damage = damage
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         into = memoryview(buffer).cast("B")
-        piece = self._inner.read1(len(into))
-        into[: len(piece)] = piece
-        return len(piece)
+        count = self._file.readinto(into[: self._left]) if self._left else 0
+        if not count:
+            raise self._damage
+        self._left -= count
+        return count

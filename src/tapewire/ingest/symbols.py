@@ -38,9 +38,16 @@ def known_instrument(report: Report, instrument: Instrument, options: ImportOpti
     """The instrument with the ids that the archive has for it.
 
     Raises:
-        InvalidOption: The archive has it with other scales than the numbers were parsed at.
+        InvalidOption: The archive has it with other scales than the numbers were parsed at, or
+            with single orders instead of levels, or the reverse.
     """
     known = report.instrument(instrument)
+    if known.book_mode != instrument.book_mode:
+        raise InvalidOption(
+            f"the archive holds this instrument with another kind of book: "
+            f"book_mode={instrument.book_mode}, {known.venue}:{known.symbol} has {known.book_mode}",
+            hint="import into a new archive",
+        )
     for name in ("price_scale", "size_scale"):
         has, asked = getattr(known, name), getattr(options, name)
         if has != asked:

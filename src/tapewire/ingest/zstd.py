@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 from tapewire.errors import InvalidOption
+from tapewire.ingest.unpacking import UnpackedReader
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+    import io
 
 __all__ = ["ZSTD_MAGIC", "ZstdReader"]
 
@@ -19,11 +19,11 @@ _STEP_BYTES = 2048
 _MAX_WINDOW_BYTES = 1 << 27
 
 
-class ZstdReader(io.RawIOBase):
-    """Decompressed bytes as they come, frame after frame.
+class ZstdReader(UnpackedReader):
+    """zstd, frame after frame. A frame's own checksum is optional; if it has one it is compared.
 
-    The bytes before damage are returned before its error: an `EOFError` if the last frame is
-    truncated, a `ValueError` if one is damaged.
+    The error of damage is an `EOFError` if the last frame is truncated, a `ValueError` if a frame
+    is damaged.
 
     Raises:
         InvalidOption: The package is not installed.
@@ -37,36 +37,29 @@ class ZstdReader(io.RawIOBase):
                 "a zstd file needs a package that is not installed: package=zstandard",
                 hint="pip install zstandard",
             ) from error
+        super().__init__()
         self._packed = packed
         self._codec = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
         self._damage = zstandard.ZstdError
         self._frame: Any = None
-        self._ready = memoryview(b"")
         self._left = b""  # after the end of a frame
 
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        """The next bytes; 0 at the end."""
-        into = memoryview(buffer).cast("B")
-        while not self._ready:
-            piece = self._left or self._packed.read(_STEP_BYTES)
-            self._left = b""
-            if not piece:
-                if self._frame is not None:
-                    raise EOFError("the last zstd frame is truncated")
-                return 0
-            if self._frame is None:
-                self._frame = self._codec.decompressobj()
-            try:
-                self._ready = memoryview(self._frame.decompress(piece))
-            except self._damage as error:
-                raise ValueError(str(error)) from error
-            if self._frame.eof:
-                self._left, self._frame = self._frame.unused_data, None
-        count = min(len(into), len(self._ready))
-        into[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
+    def more(self) -> bytes | None:
+        """The next bytes."""
+        piece = self._left or self._packed.read(_STEP_BYTES)
+        self._left = b""
+        if not piece:
+            if self._frame is not None:
+                raise EOFError("the last zstd frame is truncated")
+            return None
+        if self._frame is None:
+            self._frame = self._codec.decompressobj()
+        try:
+            made: bytes = self._frame.decompress(piece)
+        except self._damage as error:
+            raise ValueError(str(error)) from error
+        self.made_bytes += len(made)
+        if self._frame.eof:
+            self._left, self._frame = self._frame.unused_data, None
+            self.checked_bytes = self.made_bytes
+        return made

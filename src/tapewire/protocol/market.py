@@ -182,6 +182,7 @@ class LossCause(IntEnum):
     NO_SNAPSHOT = 5
     UNKNOWN_ORDER = 6
     VENUE = 7
+    PARTIAL = 8
 
 
 class Side(IntEnum):

@@ -168,7 +168,7 @@ cdef int _too_many(_Levels side, Py_ssize_t most, str what, str hint) except -1:
 
 cdef dict _LOSS_CAUSES = {
     "rejected": 1, "missing": 2, "out_of_order": 3, "damaged": 4, "no_snapshot": 5,
-    "unknown_order": 6, "venue": 7,
+    "unknown_order": 6, "venue": 7, "partial": 8,
 }
 
 

@@ -50,13 +50,16 @@ cdef extern from "tapewire/arrow.hpp":
     cdef struct ArrowArray:
         void (*release)(ArrowArray*) noexcept nogil
 
+cdef extern from "<span>" namespace "std":
+    cppclass CSpan "std::span"[T]:
+        T& back()
+
 cdef extern from "tapewire/replay/feature_rows.hpp" namespace "tapewire::replay":
     cppclass CRows "tapewire::replay::FeatureRows":
         CRows(size_t, const LevelsWanted&)
-        vector[int64_t] time_ns
-        vector[uint32_t] market
-        vector[vector[double]] values
-        vector[vector[uint8_t]] valid
+        CSpan[const int64_t] time_ns()
+        CSpan[const double] values(size_t)
+        CSpan[const uint8_t] valid(size_t)
         size_t size()
 
     cppclass MarketNames:
@@ -270,9 +273,9 @@ cdef class Row:
             raise KeyError(f"no such feature in the row: name={name!r}; "
                            "request it together with the function")
         cdef size_t i = place
-        if not deref(self._rows.rows).valid[i].back():
+        if not deref(self._rows.rows).valid(i).back():
             return None
-        return deref(self._rows.rows).values[i].back()
+        return deref(self._rows.rows).values(i).back()
 
     @property
     def price_scale(self):
@@ -382,7 +385,7 @@ cdef class Loop:
         """Return the last row, for a function; `kept` is the index of its span of trades, or -1."""
         cdef Row row = Row.__new__(Row)
         cdef CMarket* market = <CMarket*> self._loop.row_market()
-        row.timestamp_ns = deref(rows.rows).time_ns.back()
+        row.timestamp_ns = deref(rows.rows).time_ns().back()
         row.book = self._engine._book_of(market)
         row.venue = self._engine._venues[market.index]
         row.symbol = self._engine._symbols[market.index]

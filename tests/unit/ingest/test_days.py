@@ -1,13 +1,21 @@
 """The book that an import builds: over midnight, with gaps, with late snapshots."""
 
+import json
+
 import pytest
 
 import tapewire as tw
-from tapewire import ingest
+from tapewire import ingest, replay
 from tapewire.book import L2Book
 from tapewire.book.gaps import GapLedger
 from tapewire.ingest import running_book
-from tests.support.captures import MIDNIGHT_NS, capture_line, content_of, snapshot_line
+from tests.support.captures import (
+    MIDNIGHT_NS,
+    book_logs,
+    capture_line,
+    content_of,
+    snapshot_line,
+)
 
 FORMAT = "binance-usdm"
 DAY_1, DAY_2 = "v1/binance_usdm/AAA/2023-11-14", "v1/binance_usdm/AAA/2023-11-15"
@@ -61,6 +69,29 @@ def test_a_gap_is_counted_once_when_times_go_back_over_midnight(import_lines, mo
     summary, _ = import_lines(FORMAT, lines)
     assert summary.gaps == 1
     assert [log.gaps for log in summary.logs.values()] == [1, 0]
+
+
+def test_a_row_of_another_day_is_not_missing_from_the_days_around_it(import_lines, tmp):
+    """Without update ids, a reader of the earlier log cannot see that a row is in another one."""
+
+    def line(time_s, changes):
+        document = {"type": "l2update", "product_id": "A", "time": "2023-11-14T00:00:00Z"}
+        return f"{time_s}.0: {json.dumps(document | {'changes': changes})}".encode()
+
+    time_s = MIDNIGHT_NS // 10**9 - 10
+    snapshot = {"type": "snapshot", "product_id": "A", "bids": [["10", "1"]], "asks": [["12", "1"]]}
+    lines = [
+        f"{time_s}.0: {json.dumps(snapshot)}".encode(),
+        line(time_s + 40_000, [["buy", "11", "5"]]),
+        line(time_s + 2, [["sell", "12", "3"]]),
+    ]
+    import_lines("coinbase", lines)
+    first_day, _ = book_logs(tmp / "archive", "coinbase", "A")
+    with replay.Replay(first_day) as steps:
+        book = list(steps)[-1].book
+    assert book.trusted
+    assert book.best_bid.price == 11 * 10**8, "set by the row of the other day"
+    assert book.best_ask.size == 3 * 10**8
 
 
 def test_a_book_with_more_levels_than_an_event_holds_is_complete_after_midnight(
@@ -166,3 +197,20 @@ def test_duplicate_lines_change_nothing(import_lines):
     lines += [snapshot(115), *lines[-2:], diff(MIDNIGHT_NS, 130, previous=120)]
     summary, _ = import_lines(FORMAT, lines)
     assert summary.clean
+
+
+@pytest.mark.parametrize("altered", [107, 99_999])
+def test_a_diff_within_the_one_before_it_is_no_duplicate(import_lines, tmp, altered):
+    """Its ids are those of the venue, and the one before it has another last id than it had."""
+    lines = [
+        snapshot_line(MIDNIGHT_NS, 100, [["1", "1"]], [["3", "1"]], "AAA"),
+        diff(MIDNIGHT_NS + 1, altered, previous=100),
+        *(diff(MIDNIGHT_NS + id_, id_, [["1", str(id_)]]) for id_ in range(104, 112)),
+    ]
+    lines.insert(2, diff(MIDNIGHT_NS + 2, 103, previous=101))
+    summary, _ = import_lines(FORMAT, lines)
+    assert (summary.gaps, list(summary.untrusted)) == (1, ["binance_usdm/AAA/book"])
+    with replay.Replay(book_logs(tmp / "archive", "binance_usdm", "AAA")) as steps:
+        trusted = [step.book.trusted for step in steps]
+    assert trusted[:2] == [True, True]
+    assert not any(trusted[2:])

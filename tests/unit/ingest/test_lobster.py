@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from tapewire import ingest
+from tapewire.book import L3Book
 from tapewire.errors import CorruptSource, InvalidOption
 from tapewire.ingest.formats.lobster_check import valid_steps
-from tapewire.protocol.market import EventType, L3Type, Maker, Side
-from tests.support.archives import l3_book_of, records_of
+from tapewire.protocol.market import EventType, L3Type, LossCause, Maker, Side
+from tests.support.archives import records_of
 from tests.support.lobster_files import NO_ASK, NO_BID, Day
 
 MIDNIGHT_S = 1_340_251_200  # 2012-06-21T00:00:00-04:00
@@ -31,15 +32,23 @@ def events(tmp, stream="book", symbol="ACME"):
 
 
 def orders_of(tmp, symbol="ACME"):
-    """The events of the book after the reset at the start of each session."""
-    first, *rest = events(tmp, symbol=symbol)
+    """The events of orders after the reset and the loss at the start of a session."""
+    first, second, *rest = events(tmp, "book_orders", symbol)
     assert (first.event_type, first.native_seq) == (EventType.RESET, 0)
+    assert second.loss == (LossCause.PARTIAL, 0, 0)
     return [event for event in rest if event.loss is None]
 
 
-def book_at_end(tmp, symbol="ACME", **options):
-    book = l3_book_of(tmp / "archive", "nasdaq", symbol, **options)
-    for record in records_of(tmp / "archive", "nasdaq", symbol, "book"):
+def ignoring_loss(tmp, symbol="ACME"):
+    """The events of orders without the losses that make their book untrusted."""
+    for record in records_of(tmp / "archive", "nasdaq", symbol, "book_orders"):
+        if record.decode().event_type != EventType.LOSS:
+            yield record
+
+
+def book_at_end(tmp, symbol="ACME"):
+    book = L3Book(price_scale=4, size_scale=0, unknown="ignore")
+    for record in ignoring_loss(tmp, symbol):
         book.apply(record)
     return book
 
@@ -148,7 +157,7 @@ def test_events_of_orders_from_before_the_file_are_counted_and_written(tmp):
     )
     assert summary.skipped == {"of an order that was never added": 3}
     assert len(orders_of(tmp)) == 6
-    book = book_at_end(tmp, unknown="ignore")
+    book = book_at_end(tmp)
     assert (book.unknown_count, book.trusted) == (3, True)
     assert book.bids().tolist() == [(1_000_000, 100, 2)]
     assert [trade.buyer_order_id for trade in events(tmp, "trades")] == [1, 7]
@@ -164,7 +173,8 @@ def test_orders_end_with_their_day(tmp):
     for day, row in (("21", RESTS), ("22", RESTS.replace("1000000", "2000000"))):
         (tmp / NAME.replace("-21_", f"-{day}_")).write_text(row)
     ingest.run("lobster", sorted(tmp.glob("*message*")), tmp / "archive")
-    assert [event.order.event_type for event in events(tmp)] == [L3Type.RESET, L3Type.ADD] * 2
+    types = [record.decode().order.event_type for record in ignoring_loss(tmp)]
+    assert types == [L3Type.RESET, L3Type.ADD] * 2
     assert book_at_end(tmp).bids().tolist() == [(2_000_000, 100, 1)]
 
 
@@ -193,12 +203,12 @@ def test_a_scale_of_more_decimals_is_exact(tmp):
     assert (order.price, order.qty) == (100 * 10**8, 100 * 10**2)
 
 
-def test_the_book_rebuilt_is_the_order_book_row_by_row(tmp):
+def test_orders_of_all_levels_give_the_order_book_row_by_row(tmp):
     day = Day(3_000, seed=3)
     message, _ = day.write(tmp)
     ingest.run("lobster", [message], tmp / "archive")
-    book = l3_book_of(tmp / "archive", "nasdaq", "ACME", unknown="raise")
-    records = records_of(tmp / "archive", "nasdaq", "ACME", "book")
+    book = L3Book(price_scale=4, size_scale=0, unknown="raise")
+    records = ignoring_loss(tmp)
     book.apply(next(records))  # the reset
     compared = 0
     for line, row in zip(day.messages, day.orderbook, strict=True):
@@ -271,9 +281,10 @@ def test_a_file_that_is_not_an_order_book_is_named(tmp):
         checked(tmp, day)
 
 
-def test_an_order_book_without_a_check_is_skipped(tmp):
-    summary = ingest.run("lobster", Day(10).write(tmp), tmp / "archive")
-    assert summary.skipped["file of an order book"] == 1
+def test_an_order_book_without_its_messages_is_skipped(tmp):
+    summary = ingest.run("lobster", Day(10).write(tmp)[1:], tmp / "archive")
+    assert summary.skipped == {"file of an order book without its messages": 1}
+    assert summary.records == 0
 
 
 def test_a_level_that_becomes_visible_may_be_anything():

@@ -37,7 +37,9 @@ def bits(value):
 
 @pytest.mark.parametrize("sample", SAMPLES)
 @pytest.mark.parametrize(
-    ("seed", "scales", "largest"), [(1, (2, 3), 50), (2, (18, 18), 2**55), (3, (0, 0), 7)]
+    ("seed", "scales", "largest"),
+    # The products of the fourth are on both sides of 2^53, up to which doubles hold every integer.
+    [(1, (2, 3), 50), (2, (18, 18), 2**55), (3, (0, 0), 7), (4, (0, 1), 2**43)],
 )
 def test_every_feature_matches_its_definition(tmp, sample, seed, scales, largest):
     one = instrument(*scales)

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tapewire/book/l2.hpp"
@@ -75,6 +76,9 @@ class Book {
     TopRow top_row(std::int64_t timestamp_ns) const noexcept;
     // At most `n` levels, best first; returns how many it wrote.
     std::size_t top(format::Side side, std::size_t n, LevelRow* out) const;
+    // Calls f(price, size) for the levels, best first, until it returns false; returns f.
+    template <typename F>
+    F walk_levels(format::Side side, F f) const;
     std::size_t level_count(format::Side side) const noexcept;
     // Sum of the sizes of the best `n` levels, capped at the largest 64-bit number.
     std::int64_t depth(format::Side side, std::size_t n) const noexcept;
@@ -142,6 +146,7 @@ class Book {
     template <typename Sink>
     bool apply_deltas(const market::BookEvent& event, Sink& sink);
     Applied apply_snapshot(const market::BookEvent& event);
+    Applied unless_crossed();
     Applied hold(const market::BookEvent& diff, std::uint64_t record_seq);
     bool rescale(const market::BookEvent& event, market::BookEvent& out);
 
@@ -218,6 +223,19 @@ inline bool Book::best(format::Side s, format::Level& out) const noexcept {
         out = {side.best_price(), l3_.level(side.best_value()).size};
     }
     return true;
+}
+
+template <typename F>
+F Book::walk_levels(format::Side s, F f) const {
+    if (options_.mode == format::BookMode::l2) return l2_.side(s).walk(std::move(f));
+    struct WithSize {
+        const L3& l3;
+        F f;
+        bool operator()(std::int64_t price, std::uint32_t at) {
+            return f(price, l3.level(at).size);
+        }
+    };
+    return l3_.side(s).walk(WithSize{l3_, std::move(f)}).f;
 }
 
 inline TopRow Book::top_row(std::int64_t timestamp_ns) const noexcept {

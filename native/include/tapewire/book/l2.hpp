@@ -28,6 +28,11 @@ class L2 {
         return Sum::done;
     }
 
+    // Whether the best bid is not below the best ask.
+    bool crossed() const noexcept {
+        return !bids_.empty() && !asks_.empty() && bids_.best_price() >= asks_.best_price();
+    }
+
     void clear() noexcept {
         bids_.clear();
         asks_.clear();

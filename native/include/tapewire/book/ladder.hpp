@@ -24,6 +24,7 @@
 #include <memory>
 #include <new>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "tapewire/book/levels.hpp"
@@ -72,8 +73,22 @@ class Ladder {
         }
     }
 
+    // The same for `n` levels; level_at(i) returns {price, value}.
+    template <typename LevelAt>
+    void set_all(std::uint32_t n, LevelAt level_at) {
+        for (std::uint32_t i = set_below_best(0, n, level_at); i < n;
+             i = set_below_best(i, n, level_at)) {
+            const auto [price, value] = level_at(i++);
+            set(price, value);
+        }
+    }
+
     void clear() noexcept;
 
+    // Calls f(price, value) for the levels, best first, until it returns false. Returns f, as
+    // std::for_each does: what f computes can be kept in it, and hence in registers.
+    template <typename F>
+    F walk(F f) const;
     // Calls f(price, value) for at most `n` levels, best first.
     template <typename F>
     void each(std::size_t n, F&& f) const;
@@ -101,11 +116,17 @@ class Ladder {
     }
     std::int64_t key_at(std::int64_t at) const noexcept { return base_ + at * tick_; }
 
+    template <typename LevelAt>
+    std::uint32_t set_below_best(std::uint32_t i, std::uint32_t n, LevelAt level_at) noexcept;
     void top_changed(std::uint64_t at, bool is) noexcept;
     void set_sparse(std::int64_t key, Value value);
     void choose_best() noexcept;
     std::int64_t top_below(std::int64_t at) const noexcept;  // highest with a value, < at; or -1
     void refit();
+    template <typename F>
+    F walk_sparse(F f) const;  // the levels outside the window
+    template <typename F>
+    F walk_merged(F f) const;  // all levels, where the best are not all in the window
 
     std::int64_t turn_;  // price ^ turn_ is the key
     std::size_t size_ = 0;
@@ -133,6 +154,35 @@ std::int64_t Ladder<Value>::top_below(std::int64_t at) const noexcept {
     std::uint64_t bits = bits_[word] & (~std::uint64_t{0} >> (63 - (at - 1) % 64));
     while (bits == 0 && word > 0) bits = bits_[--word];
     return bits == 0 ? -1 : word * 64 + 63 - std::countl_zero(bits);
+}
+
+// Sets the levels from `i` on up to one that set() must set: the best, a better one, or one outside
+// the window. Returns its index. What does not change meanwhile is kept in registers.
+template <typename Value>
+template <typename LevelAt>
+std::uint32_t Ladder<Value>::set_below_best(std::uint32_t i, std::uint32_t n,
+                                            LevelAt level_at) noexcept {
+    const std::uint64_t end = top_ < 0 ? 0 : static_cast<std::uint64_t>(top_);
+    const std::int64_t turn = turn_;
+    const auto base = static_cast<std::uint64_t>(base_);
+    const std::uint64_t inverse = inverse_;
+    const int shift = shift_;
+    Value* const values = values_.get();
+    std::uint64_t* const bits = bits_.get();
+    std::size_t size = size_;
+    for (; i < n; ++i) {
+        const auto [price, value] = level_at(i);
+        const std::uint64_t at =
+            std::rotr((static_cast<std::uint64_t>(price ^ turn) - base) * inverse, shift);
+        if (at >= end) break;
+        const bool was = values[at] != Value{}, is = value != Value{};
+        values[at] = value;
+        size = size + is - was;
+        const std::uint64_t word = bits[at / 64], bit = at % 64;
+        bits[at / 64] = (word & ~(std::uint64_t{1} << bit)) | (std::uint64_t{is} << bit);
+    }
+    size_ = size;
+    return i;
 }
 
 template <typename Value>
@@ -244,17 +294,52 @@ void Ladder<Value>::clear() noexcept {
 
 template <typename Value>
 template <typename F>
-void Ladder<Value>::each(std::size_t n, F&& f) const {
-    auto rest = sparse_.best();
-    for (std::int64_t at = top_; at >= 0 && n > 0; at = top_below(at)) {
-        const std::int64_t key = key_at(at);
-        for (; !rest.done() && rest.key() > key && n > 0; rest.next(), --n)
-            f(rest.key() ^ turn_, rest.value());
-        if (n == 0) return;
-        f(key ^ turn_, values_[at]);
-        --n;
+F Ladder<Value>::walk(F f) const {
+    // Every level of the window is better than the others, unless the price has left the window or
+    // there are prices between two ticks.
+    if (!sparse_.empty() && sparse_.best_key() > base_) [[unlikely]]
+        return walk_merged(std::move(f));
+    // The bits above top_ are 0. Without a window top_ is -1, and so is the word.
+    for (std::int64_t word = top_ >> 6; word >= 0; --word) {
+        for (std::uint64_t bits = bits_[word]; bits != 0;) {
+            const int bit = std::countl_zero(bits) ^ 63;
+            const std::int64_t at = word * 64 + bit;
+            if (!f(key_at(at) ^ turn_, values_[at])) return f;
+            bits &= ~(std::uint64_t{1} << bit);
+        }
     }
-    for (; !rest.done() && n > 0; rest.next(), --n) f(rest.key() ^ turn_, rest.value());
+    return walk_sparse(std::move(f));
+}
+
+template <typename Value>
+template <typename F>
+[[gnu::noinline]] F Ladder<Value>::walk_sparse(F f) const {
+    auto rest = sparse_.best();
+    while (!rest.done() && f(rest.key() ^ turn_, rest.value())) rest.next();
+    return f;
+}
+
+template <typename Value>
+template <typename F>
+[[gnu::noinline]] F Ladder<Value>::walk_merged(F f) const {
+    auto rest = sparse_.best();
+    for (std::int64_t at = top_; at >= 0; at = top_below(at)) {
+        for (; !rest.done() && rest.key() > key_at(at); rest.next())
+            if (!f(rest.key() ^ turn_, rest.value())) return f;
+        if (!f(key_at(at) ^ turn_, values_[at])) return f;
+    }
+    while (!rest.done() && f(rest.key() ^ turn_, rest.value())) rest.next();
+    return f;
+}
+
+template <typename Value>
+template <typename F>
+void Ladder<Value>::each(std::size_t n, F&& f) const {
+    if (n == 0) return;
+    walk([&f, n](std::int64_t price, const Value& value) mutable {
+        f(price, value);
+        return --n != 0;
+    });
 }
 
 template <typename Value>

@@ -15,7 +15,7 @@ enum class GapPolicy : std::uint8_t {
 };
 
 // What the events of a venue mean. `continuous`: orders that match trade before they are shown, so
-// that outside auctions the book is never crossed.
+// that outside auctions the book is never crossed. It is the only one that a book of levels has.
 enum class Rules : std::uint8_t { none, szse, sse, continuous };
 inline constexpr Rules kMaxRules = Rules::continuous;
 
@@ -43,8 +43,9 @@ enum class Distrust : std::uint8_t {
     feed_order,
     damaged_source,
     venue_loss,
+    partial_source,
 };
-inline constexpr Distrust kMaxDistrust = Distrust::venue_loss;
+inline constexpr Distrust kMaxDistrust = Distrust::partial_source;
 // Whether a loss event was the cause.
 constexpr bool is_loss(Distrust cause) noexcept { return cause >= Distrust::rejected; }
 const char* name_of(Distrust cause) noexcept;

@@ -59,8 +59,9 @@ enum class LossCause : std::uint16_t {
     no_snapshot = 5,    // the source begins without a snapshot or reset
     unknown_order = 6,  // an event refers to an order that was never added
     venue = 7,          // the venue or the vendor reports lost messages
+    partial = 8,        // the source has only events of orders at the best levels
 };
-inline constexpr std::uint16_t kMaxLossCause = 7;
+inline constexpr std::uint16_t kMaxLossCause = 8;
 
 // BookEventHeader.flags; the first two also in L2Diff.flags.
 inline constexpr std::uint16_t kEventAbsolute = 1;  // sizes are absolute; 0 = no level

@@ -15,6 +15,7 @@ enum Belongs : std::int64_t {
     kUpdate = 0,    // changes the book
     kSnapshot = 1,  // after an update: clears the book first; after a snapshot row: adds to it
     kWhole = 2,     // the rows of one line are a complete book, whatever came before
+    kChange = 3,    // changes the book; the rows of one line are an event, whatever their times
 };
 
 // One level of a row of the file.
@@ -32,9 +33,10 @@ struct LevelRow {
 static_assert(sizeof(LevelRow) == 64);
 
 // Collects the rows of one instrument. Consecutive rows with the same two times and the same
-// `snapshot` form one event, with the levels in the order of the rows. The first event of a run of
-// snapshot rows is an L2 snapshot, all others are diffs of absolute sizes without update ids. A
-// side of more than 65,535 levels continues in another diff.
+// `snapshot` form one event, with kWhole and kChange only those of one line; its levels are in the
+// order of the rows. The first event of a run of snapshot rows is an L2 snapshot, all others are
+// diffs of absolute sizes without update ids. A side of more than 65,535 levels continues in
+// another diff.
 class L2Grouper {
   public:
     static constexpr std::size_t kMaxLevels = 65'535;

@@ -179,6 +179,7 @@ class Engine {
     std::unordered_map<std::uint64_t, Market*> by_symbol_;
     std::unordered_map<std::uint32_t, Market*> by_market_id_;  // null: used by several venues
     Market* last_market_ = nullptr;  // of the last book event: most logs have one
+    market::BookEvent event_;        // reused: clearing it each time would cost as much as the rest
     std::vector<TapeGap> tape_gaps_;
     struct Given {
         std::uint64_t seq;

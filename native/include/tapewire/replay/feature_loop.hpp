@@ -104,8 +104,6 @@ class FeatureLoop {
     market::TradeView trade_{};
     const Market* row_market_ = nullptr;
     const FeatureSet* row_features_ = nullptr;
-    std::vector<double> values_;
-    std::vector<std::uint8_t> valid_;
 };
 
 }  // namespace tapewire::replay

@@ -7,8 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +16,7 @@
 #include "tapewire/market/event.hpp"
 #include "tapewire/replay/exact.hpp"
 #include "tapewire/replay/feature_names.hpp"
+#include "tapewire/replay/feature_rows.hpp"
 #include "tapewire/replay/level_rows.hpp"
 #include "tapewire/replay/state_bytes.hpp"
 #include "tapewire/replay/windows.hpp"
@@ -41,6 +42,7 @@ struct FeaturePlan {
     std::vector<std::size_t> kept_trades;  // windows of kept_trades_ns, in its order
     std::vector<std::int64_t> volatility_seconds;
     std::vector<std::uint32_t> level_counts;  // ascending
+    std::vector<std::uint32_t> level_steps;   // from each to the next, the first from 0; then 0
     LevelsWanted levels;                      // of the book itself
     std::int64_t look_back_ns = 0;            // the longest
 };
@@ -62,11 +64,10 @@ class FeatureSet {
     // Throws corrupt_record for a trade that would overflow a sum.
     void on_trade(const market::TradeView& trade);
 
-    // Writes a value for each column; valid[i] is 0 where it is null. Call after advance(), with
-    // the book last passed to on_book. `own`: the trade that the row is made for, not yet passed to
-    // on_trade.
-    void sample(const book::Book* book, const market::TradeView* own, double* values,
-                std::uint8_t* valid);
+    // Writes a value for each column. Call after advance(), with the book last passed to on_book.
+    // `own`: the trade that the row is made for, not yet passed to on_trade.
+    void sample(const book::Book* book, const market::TradeView* own,
+                const FeatureRows::Cells& cells);
     // A row was made, or would have been if it were wanted.
     void sampled() noexcept;
 
@@ -84,10 +85,16 @@ class FeatureSet {
     void load(StateReader& in);
 
   private:
+    // An empty side has a price beyond all others, and size 0.
     struct Top {
-        format::Level bid, ask;  // size 0 for an empty side
-        bool has_bid, has_ask;
-        bool trusted;
+        format::Level bid{std::numeric_limits<std::int64_t>::min(), 0};
+        format::Level ask{std::numeric_limits<std::int64_t>::max(), 0};
+        bool has_bid = false, has_ask = false;
+        bool trusted = false;
+
+        bool has_both() const noexcept { return has_bid && has_ask; }
+        Int128 sum() const noexcept { return static_cast<Int128>(bid.price) + ask.price; }
+        Int128 spread() const noexcept { return static_cast<Int128>(ask.price) - bid.price; }
     };
     static Top top_of(const book::Book* book) noexcept;
     static Int128 flow_between(const Top& before, const Top& now) noexcept;
@@ -95,15 +102,18 @@ class FeatureSet {
     void sum_levels(const book::Book& book);
     Int128 doubled_mid() const noexcept;  // 0: unknown, or not above 0
     Print print_of(const market::TradeView& trade) const;
-    bool value_of(const FeaturePlan::Column& column, const Print* last, std::int64_t since_ns,
-                  double& out) const noexcept;
-    bool book_value(const FeaturePlan::Column& column, double& out) const noexcept;
+    bool fits_doubles() const noexcept;
+    template <typename Number>
+    void row_of(const Print* last, std::int64_t since_ns,
+                const FeatureRows::Cells& cells) const noexcept;
+    bool trade_value(const FeaturePlan::Column& column, const Print* last, std::int64_t since_ns,
+                     double& out) const noexcept;
 
     std::shared_ptr<const FeaturePlan> plan_;
     std::uint8_t price_scale_, size_scale_;            // of trades
     std::uint8_t book_price_scale_, book_size_scale_;  // of the book
     std::int64_t time_ns_ = 0;
-    Top top_{};
+    Top top_;
     Int128 flow_ = 0;
     bool flow_known_ = false;
     std::int64_t flow_minute_ = 0;
@@ -111,11 +121,7 @@ class FeatureSet {
     Print last_{};
     TradeWindows trades_;
     ReturnWindows returns_;
-    std::vector<book::LevelRow> rows_;  // scratch
-    struct Depths {
-        Int128 bids, asks;
-    };
-    std::vector<Depths> depths_;  // by level_counts, of the book being sampled
+    std::vector<Int128> bid_depths_, ask_depths_;  // by level_counts, of the book being sampled
 };
 
 }  // namespace tapewire::replay

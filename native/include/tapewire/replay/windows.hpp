@@ -33,7 +33,9 @@ class TradeWindows {
     // Times must not decrease. |price * size| < 2^96, so that 2^31 of them can be summed.
     void add(const Print& print);
     // Removes from each window the trades before now_ns - span.
-    void advance(std::int64_t now_ns);
+    void advance(std::int64_t now_ns) {
+        if (!prints_.empty()) drop_before(now_ns);
+    }
     const Sums& sums(std::size_t window) const noexcept { return windows_[window].sums; }
     // The trades in the window, oldest first.
     std::size_t count(std::size_t window) const noexcept;
@@ -48,6 +50,8 @@ class TradeWindows {
         std::uint64_t first;  // index of its oldest trade
         Sums sums;
     };
+    void drop_before(std::int64_t now_ns);
+
     std::vector<Window> windows_;
     std::deque<Print> prints_;   // of the longest window
     std::uint64_t dropped_ = 0;  // the count of trades before prints_
@@ -58,6 +62,7 @@ class ReturnWindows {
   public:
     explicit ReturnWindows(std::vector<std::int64_t> seconds);
 
+    bool empty() const noexcept { return windows_.empty(); }
     // The replay is at `now_ns`; prices at whole seconds up to then are unknown.
     void start(std::int64_t now_ns);
     // The price was this at every whole second not passed yet, up to `now_ns`. A price may be

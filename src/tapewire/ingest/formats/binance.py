@@ -2,22 +2,27 @@
 
 Local times are milliseconds, microseconds or nanoseconds, detected by their magnitude. A line with
 ``lastUpdateId`` is a REST depth snapshot; it names no symbol and belongs to the only symbol of the
-capture.
+capture. Diffs are written in the order of their update ids.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tapewire.ingest.capture_lines import (
+    MAX_PAYLOAD_BYTES,
     MAX_TIME_NS,
     WRONG_TYPE,
     BadRow,
     LineImporter,
+    check_size,
     integer,
     levels,
     parse_json,
 )
+from tapewire.ingest.last_diffs import LastDiffs
 from tapewire.ingest.snapshot_order import SnapshotOrder
 from tapewire.protocol.instruments import Instrument
 from tapewire.protocol.market import (
@@ -37,14 +42,72 @@ _KNOWN = frozenset(
 )
 
 
+@dataclass(slots=True)
+class _Diff:
+    """A diff, encoded as of its arrival: values that do not fit make its own line a bad row."""
+
+    instrument: Instrument
+    timestamp_ns: int
+    first: int
+    last: int
+    previous: int
+    bids: Any
+    asks: Any
+    exchange_ns: int
+    payload: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.payload = l2_diff(
+            self.instrument,
+            self.timestamp_ns,
+            bids=self.bids,
+            asks=self.asks,
+            first=self.first,
+            last=self.last,
+            prev=self.previous,
+            exchange_ns=self.exchange_ns,
+        )
+
+
+@dataclass(slots=True)
+class _Snapshot:
+    """A REST snapshot, encoded in the same way."""
+
+    instrument: Instrument
+    timestamp_ns: int
+    last: int
+    bids: Any
+    asks: Any
+    exchange_ns: int
+    payload: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.payload = l2_snapshot(
+            self.instrument,
+            self.timestamp_ns,
+            bids=self.bids,
+            asks=self.asks,
+            native_seq=self.last,
+            exchange_ns=self.exchange_ns,
+        )
+
+
 class _Binance(LineImporter):
-    """Common code of spot and futures, which differ in how a diff refers to the previous one."""
+    """Common code of spot and futures, which differ in how a diff refers to the previous one.
+
+    Attributes:
+        last_diff_counts: Whether the diff with the update id of a snapshot must be applied to it:
+            the venue says which diffs are to be dropped.
+    """
+
+    last_diff_counts: ClassVar[bool] = False
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
         self._only: str | None = None  # the last symbol in the capture
         self._many = False
-        self._orders: dict[Instrument, SnapshotOrder[tuple[int, bytes]]] = {}
+        self._orders: dict[Instrument, SnapshotOrder[_Snapshot]] = {}
+        self._last_diffs: dict[Instrument, LastDiffs] = {}
 
     def formats_of(self, line: bytes) -> frozenset[str]:
         """The markets of a message, by fields that only some of them send."""
@@ -61,7 +124,7 @@ class _Binance(LineImporter):
         if type(document) is not dict:
             raise BadRow(WRONG_TYPE, "a message must be an object")
         if "lastUpdateId" in document:
-            self._snapshot(timestamp_ns, document, text)
+            self._add_snapshot(timestamp_ns, document, text)
             return
         data = document.get("data", document)
         kind = data.get("e")
@@ -99,45 +162,73 @@ class _Binance(LineImporter):
 
     def _add_diff(self, instrument: Instrument, timestamp_ns: int, data: dict[str, Any]) -> None:
         first, last = integer(data["U"]), integer(data["u"])
-        previous = self._previous(first, data)
-        payload = l2_diff(
+        diff = _Diff(
             instrument,
             timestamp_ns,
-            bids=levels(data["b"], instrument),
-            asks=levels(data["a"], instrument),
-            first=first,
-            last=last,
-            prev=previous,
-            exchange_ns=_time_ns(data.get("T", data.get("E")), 0),
+            first,
+            last,
+            self._previous(first, data),
+            levels(data["b"], instrument),
+            levels(data["a"], instrument),
+            _time_ns(data.get("T", data.get("E")), 0),
         )
-        order = self._order(instrument)
-        snapshot = order.diff(previous, last)
-        if snapshot is not None:
-            self.add(instrument, "book", BOOK_EVENT, *snapshot)
-        self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
-        while order.left_out:
-            order.left_out -= 1
-            self.report.skip("a snapshot older than the book")
+        check_size(diff.payload)
+        self.wait(instrument, timestamp_ns, (diff.previous, last), diff)
 
-    def _order(self, instrument: Instrument) -> SnapshotOrder[tuple[int, bytes]]:
-        return self._orders.setdefault(instrument, SnapshotOrder())
-
-    def _snapshot(self, timestamp_ns: int, document: dict[str, Any], text: bytes) -> None:
+    def _add_snapshot(self, timestamp_ns: int, document: dict[str, Any], text: bytes) -> None:
         symbol = document.get("symbol") or self._only_symbol()
         instrument = self.wanted(self.venue, symbol)
         if instrument is None:
             return
-        payload = l2_snapshot(
+        snapshot = _Snapshot(
             instrument,
             timestamp_ns,
-            bids=levels(document["bids"], instrument),
-            asks=levels(document["asks"], instrument),
-            native_seq=integer(document["lastUpdateId"]),
-            exchange_ns=_time_ns(document.get("T"), 0),
+            integer(document["lastUpdateId"]),
+            levels(document["bids"], instrument),
+            levels(document["asks"], instrument),
+            _time_ns(document.get("T"), 0),
         )
-        if self._order(instrument).snapshot(document["lastUpdateId"], (timestamp_ns, payload)):
-            self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
+        check_size(snapshot.payload)
+        self.wait(instrument, timestamp_ns, (0, snapshot.last), snapshot, snapshot=True)
         self.keep_wire(instrument, timestamp_ns, text)
+
+    def in_turn(self, instrument: Instrument, timestamp_ns: int, what: Any) -> None:
+        """Add a diff, or a snapshot that is newer than the book."""
+        if what.timestamp_ns != timestamp_ns:
+            what = dataclasses.replace(what, timestamp_ns=timestamp_ns)
+        order = self._orders.setdefault(instrument, SnapshotOrder())
+        if isinstance(what, _Snapshot):
+            if order.snapshot(what.last, what):
+                self._write_snapshot(what)
+            return
+        snapshot = order.diff(what.previous, what.last)
+        if order.contradicted:
+            cause = "update ids contradict those of the diff before"
+            self.break_book(instrument, timestamp_ns, "venue", cause, what.payload)
+            return
+        if snapshot is not None:
+            self._write_snapshot(snapshot)
+        if self.last_diff_counts:
+            last_diffs = self._last_diffs.setdefault(instrument, LastDiffs())
+            if what.last == last_diffs.snapshot:
+                # Readers drop what ends before the snapshot's id, or at it, and does not follow it.
+                what = dataclasses.replace(what, previous=what.last)
+            last_diffs.add(what.last, what.payload)
+        self.add(instrument, "book", BOOK_EVENT, timestamp_ns, what.payload)
+        while order.left_out:
+            order.left_out -= 1
+            self.report.skip("a snapshot older than the book")
+
+    def _write_snapshot(self, snapshot: _Snapshot) -> None:
+        if self.last_diff_counts:
+            last_diffs = self._last_diffs.setdefault(snapshot.instrument, LastDiffs())
+            sides = last_diffs.applied(snapshot.last, snapshot.bids, snapshot.asks)
+            if sides is not None:
+                snapshot = dataclasses.replace(snapshot, bids=sides[0], asks=sides[1])
+        if len(snapshot.payload) > MAX_PAYLOAD_BYTES:
+            self.report.skip("a snapshot of too many levels")  # with those of a diff
+            return
+        self.add(snapshot.instrument, "book", BOOK_EVENT, snapshot.timestamp_ns, snapshot.payload)
 
     def _only_symbol(self) -> str:
         if self._many:
@@ -179,8 +270,12 @@ class BinanceSpot(_Binance):
 
 
 class BinanceUsdm(_Binance):
-    """USD-M futures: a diff has the last update id of the previous one, `pu`."""
+    """USD-M futures: a diff has the last update id of the previous one, `pu`.
 
+    Diffs before a snapshot's id are to be dropped; the one with that id belongs to the book.
+    """
+
+    last_diff_counts: ClassVar[bool] = True
     name: ClassVar[str] = "binance-usdm"
     venue: ClassVar[str] = "binance_usdm"
 

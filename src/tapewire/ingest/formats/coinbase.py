@@ -24,10 +24,17 @@ _MAKERS = {"buy": True, "sell": False}  # a match names the maker's side
 
 
 class Coinbase(CryptofeedImporter):
-    """Coinbase Exchange. Its diffs have no update ids, so a missing one is not detected."""
+    """Coinbase Exchange. Its diffs have no update ids, so a missing one is not detected.
+
+    The exchange's time of a product's diffs must not go back, and a book must not be crossed.
+    """
 
     name: ClassVar[str] = "coinbase"
     venue: ClassVar[str] = "coinbase"
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._latest_ns: dict[Instrument, int] = {}  # the exchange's time of the last diff
 
     def venue_message(self, timestamp_ns: int, document: dict[str, Any], text: bytes) -> None:
         """Import a message by its type."""
@@ -45,7 +52,11 @@ class Coinbase(CryptofeedImporter):
         if instrument is None:
             return
         if kind == "l2update":
-            payload = _diff(instrument, timestamp_ns, document)
+            exchange_ns = iso_time_ns(document["time"])
+            payload = _diff(instrument, timestamp_ns, exchange_ns, document)
+            if exchange_ns < self._latest_ns.get(instrument, 0):
+                self.lost(instrument, "out_of_order")
+            self._latest_ns[instrument] = exchange_ns
             self.add(instrument, "book", BOOK_EVENT, timestamp_ns, payload)
         elif kind == "snapshot":
             payload = l2_snapshot(
@@ -89,7 +100,9 @@ class Coinbase(CryptofeedImporter):
         )
 
 
-def _diff(instrument: Instrument, timestamp_ns: int, document: dict[str, Any]) -> bytes:
+def _diff(
+    instrument: Instrument, timestamp_ns: int, exchange_ns: int, document: dict[str, Any]
+) -> bytes:
     bids: list[list[str]] = []
     asks: list[list[str]] = []
     sides = {"buy": bids, "sell": asks}
@@ -100,7 +113,7 @@ def _diff(instrument: Instrument, timestamp_ns: int, document: dict[str, Any]) -
         timestamp_ns,
         bids=levels(bids, instrument),
         asks=levels(asks, instrument),
-        exchange_ns=iso_time_ns(document["time"]),
+        exchange_ns=exchange_ns,
     )
     return payload
 

@@ -10,6 +10,7 @@ import numpy as np
 from tapewire.ingest._parsers import L2Grouper
 from tapewire.ingest.formats.dbn_rows import UNDEFINED_PRICE, DbnRows, at_scale
 from tapewire.ingest.importer import Chunk
+from tapewire.ingest.level_order import OUT_OF_ORDER, out_of_order
 from tapewire.ingest.losses import Lost
 from tapewire.ingest.order_chunks import book_chunk, trades_chunk
 
@@ -240,8 +241,11 @@ class LevelBooks:
         for name in ("bid_price", "ask_price"):
             prices = rows["levels"][name]
             fits &= (at_scale(prices, scale)[1] | (prices == UNDEFINED_PRICE)).all(axis=1)
+        symbol = instrument.symbol
         why = "a price that does not fit the scale"
-        rows = rows.without(~fits, self._report, why, symbol=instrument.symbol)
+        rows = rows.without(~fits, self._report, why, symbol=symbol)
+        why = f"{OUT_OF_ORDER}, or incomplete"
+        rows = rows.without(_not_books(rows), self._report, why, symbol=symbol)
         if not len(rows):
             return
         table = np.zeros((len(rows), depth, 2, 8), np.int64)  # l2_groups.hpp, LevelRow
@@ -275,6 +279,17 @@ class LevelBooks:
             lines,
             rows.source.index,
         )
+
+
+def _not_books(rows: DbnRows) -> _Array:
+    """Which records have levels that are not in order, or a price without a size or vice versa."""
+    wrong = np.zeros(len(rows), bool)
+    for side in ("bid", "ask"):
+        prices, sizes = rows["levels"][f"{side}_price"], rows["levels"][f"{side}_size"]
+        present = prices != UNDEFINED_PRICE
+        wrong |= (present != (sizes != 0)).any(axis=1)
+        wrong |= out_of_order(prices, present, bids=side == "bid")
+    return wrong
 
 
 def trades_of(instrument: Instrument, rows: DbnRows, report: Report) -> Iterator[Chunk]:

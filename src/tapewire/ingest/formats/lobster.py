@@ -1,8 +1,9 @@
 """LOBSTER: a NASDAQ stock's day as a CSV file of messages, with its order book beside it.
 
-Orders become events of the book, executions and crosses trades. Ingest time is the exchange's: a
-file has no other. The file of the order book is not imported, but messages can be checked against
-it.
+The rows of the order book become a book of levels, each at the time of its message. A file has only
+the messages of the best levels, so no book can be built from its orders: their events are in a
+stream of their own, untrusted. Executions and crosses become trades. Ingest time is the exchange's:
+a file has no other.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from tapewire.clock import DAY_NS
 from tapewire.config import check_whole
 from tapewire.errors import InvalidOption
 from tapewire.ingest.file_options import FileOptions
-from tapewire.ingest.formats.lobster_check import OrderbookCheck
+from tapewire.ingest.formats.lobster_book import LevelBook
+from tapewire.ingest.formats.lobster_levels import LevelEvents
+from tapewire.ingest.formats.lobster_rows import OrderbookRows
 from tapewire.ingest.importer import Chunk, Importer
 from tapewire.ingest.local_time import NEW_YORK, midnight_ns
 from tapewire.ingest.order_chunks import across, book_chunk, trades_chunk
@@ -34,6 +37,7 @@ __all__ = ["Lobster", "LobsterOptions"]
 
 _Array = np.ndarray[Any, Any]
 PRICE_DECIMALS = 4
+ORDERS = "book_orders"  # the stream of single orders
 
 NEW, CUT, DELETED, EXECUTED, HIDDEN, CROSS, HALT = range(1, 8)
 _ORDERS = (NEW, CUT, DELETED, EXECUTED)
@@ -54,7 +58,8 @@ class LobsterOptions(FileOptions):
         date: The trading day, ``YYYY-MM-DD``; without it, the one in the file's name.
         ticker: The stock; without it, the one in the file's name.
         zone: Time zone of the exchange: times are since its midnight.
-        check_orderbook: Check the order book, whose file is given with that of the messages: each
+        check_orderbook: Refuse a file of messages without the file of its order book. Otherwise it
+            is imported, and its book is untrusted. If the file is given, it is always checked: each
             row must be the previous row changed by the message. One that is not is a bad row.
     """
 
@@ -114,10 +119,11 @@ class Lobster(Importer):
         """The records of the files of messages; each is a session that begins with a reset."""
         days = [(source, _day_of(self._options, source)) for source in files]
         books = {day[1:]: source for source, day in days if day.kind == "orderbook"}
+        sessions = {day[1:] for _, day in days if day.kind == "message"}
         for source, day in days:
             if day.kind == "orderbook":
-                if not self._options.check_orderbook:
-                    report.skip("file of an order book")
+                if day[1:] not in sessions:
+                    report.skip("file of an order book without its messages")
                 continue
             instrument = self._instrument(day.ticker, report)
             if instrument is None:
@@ -133,46 +139,73 @@ class Lobster(Importer):
         orderbook: SourceFile | None,
         report: Report,
     ) -> Iterator[Chunk]:
-        check = None
-        if self._options.check_orderbook:
-            if orderbook is None:
-                raise InvalidOption(
-                    f"no order book for this file of messages: file={source.name!r}",
-                    hint="also give the file of its order book, or check_orderbook=False",
-                )
-            check = OrderbookCheck(orderbook, report)
+        book = self._level_book(source, instrument, orderbook, report)
         midnight = midnight_ns(day.date, self._options.zone)
         orders = _KnownOrders()
         for parsed in bare_blocks(source, _columns(self._options), report, further=1):
             block = _valid(parsed, report)
-            if check is not None:
-                check.follow(parsed, self._price_factor, 10**self._options.size_scale)
-            yield from self._chunks(instrument, block, midnight, orders, report)
-        if check is not None:
-            check.finish()
+            times_ns = block["time"] + midnight
+            if len(block) and orders.day is None:
+                # Both before any loss: then it is known which file's losses each stream has.
+                first_ns = int(times_ns[0])
+                orders.day = first_ns // DAY_NS
+                of = source if orderbook is None else orderbook
+                yield _beginning(instrument, ORDERS, first_ns, 0, source.index, partial=True)
+                yield _beginning(instrument, "book", first_ns, 0, of.index, partial=book is None)
+            yield from self._chunks(instrument, block, times_ns, orders, report)
+            if book is not None:
+                yield from book.follow(block, times_ns, int(parsed.line[-1]))
+        if book is not None:
+            yield from book.finish()
         if orders.unknown:
             report.skipped["of an order that was never added"] += orders.unknown
+
+    def _level_book(
+        self,
+        source: SourceFile,
+        instrument: Instrument,
+        orderbook: SourceFile | None,
+        report: Report,
+    ) -> LevelBook | None:
+        """The book of a session, or None if the file of the order book is not given."""
+        if orderbook is None:
+            if self._options.check_orderbook:
+                raise InvalidOption(
+                    f"no order book for this file of messages: file={source.name!r}",
+                    hint="also give the file of its order book, or check_orderbook=False",
+                )
+            return None
+        factors = self._price_factor, int(10**self._options.size_scale)
+        rows = OrderbookRows(orderbook, *factors, report)
+        return LevelBook(rows, LevelEvents(instrument, *factors), instrument, report)
 
     def _chunks(
         self,
         instrument: Instrument,
         block: TableBlock,
-        midnight: int,
+        times_ns: _Array,
         orders: _KnownOrders,
         report: Report,
     ) -> Iterator[Chunk]:
         types = block["type"]
         for price in block["price"][types == HALT].tolist():
             report.skip(_HALTS.get(price // self._price_factor, "halt"))
-        of_orders = block.where(np.isin(types, _ORDERS))
-        if len(of_orders):
-            orders.add(of_orders["type"] == NEW, of_orders["order_id"])
-            # Orders end with their session, whichever import brings the next one.
-            yield _book(instrument, of_orders, midnight, after_reset=not orders.written)
-            orders.written = True
-        traded = block.where(np.isin(types, _TRADES))
-        if len(traded):
-            yield _trades(instrument, traded, midnight)
+        at = np.flatnonzero(np.isin(types, _ORDERS))
+        if len(at):
+            rows = block.where(at)
+            orders.add(rows["type"] == NEW, rows["order_id"])
+            # A day's log begins with a reset too: it is read alone.
+            for part in np.split(at, np.flatnonzero(np.diff(times_ns[at] // DAY_NS)) + 1):
+                first_ns, line = int(times_ns[part[0]]), int(block.line[part[0]])
+                if first_ns // DAY_NS != orders.day:
+                    orders.day = first_ns // DAY_NS
+                    yield _beginning(
+                        instrument, ORDERS, first_ns, line - 1, block.source.index, partial=True
+                    )
+                yield _orders(instrument, block.where(part), times_ns[part])
+        at = np.flatnonzero(np.isin(types, _TRADES))
+        if len(at):
+            yield _trades(instrument, block.where(at), times_ns[at])
 
     @property
     def _price_factor(self) -> int:
@@ -187,9 +220,7 @@ class Lobster(Importer):
             raise InvalidOption(f"not a stock name: ticker={ticker!r}", hint="give ticker=…")
         if options.symbols and ticker not in options.symbols and name not in options.symbols:
             return None
-        made = Instrument.of(
-            self.venue, name, options.price_scale, options.size_scale, book_mode="l3"
-        )
+        made = Instrument.of(self.venue, name, options.price_scale, options.size_scale)
         return known_instrument(report, made, options)
 
 
@@ -198,7 +229,7 @@ class _KnownOrders:
 
     def __init__(self) -> None:
         self.unknown = 0
-        self.written = False
+        self.day: int | None = None  # of the log with the last event, UTC
         self._known: set[int] = set()
 
     def add(self, new: _Array, order_id: _Array) -> None:
@@ -248,11 +279,26 @@ def _valid(block: TableBlock, report: Report) -> TableBlock:
     return block.without(of_an_order & (block["order_id"] <= 0), report, "invalid order id")
 
 
-def _book(instrument: Instrument, rows: TableBlock, midnight: int, after_reset: bool) -> Chunk:
+def _beginning(
+    instrument: Instrument, stream: str, time_ns: int, line: int, source: int, *, partial: bool
+) -> Chunk:
+    """A reset after a line; with `partial`, the book is then untrusted."""
+    from tapewire.protocol.market import BOOK_EVENT, BookMode, loss, reset
+
+    mode = BookMode.L3 if stream == ORDERS else BookMode.L2
+    events = [reset(instrument, time_ns, book_mode=mode, exchange_ns=time_ns)]
+    if partial:
+        events.append(loss(instrument, time_ns, "partial", book_mode=mode, exchange_ns=time_ns))
+    times_ns, lines = [time_ns] * len(events), [line] * len(events)
+    return Chunk(
+        instrument.venue, instrument.symbol, stream, BOOK_EVENT, times_ns, events, lines, source
+    )
+
+
+def _orders(instrument: Instrument, rows: TableBlock, times_ns: _Array) -> Chunk:
     from tapewire.protocol.market import L3Type, Side
 
     types = _L3_TYPE[rows["type"]]
-    times_ns = rows["time"] + midnight
     side = np.where(rows["direction"] > 0, Side.BUY, Side.SELL).astype(np.uint8)
     return book_chunk(
         instrument,
@@ -266,16 +312,15 @@ def _book(instrument: Instrument, rows: TableBlock, midnight: int, after_reset: 
         order_id=rows["order_id"],
         price=rows["price"],
         qty=np.where(rows["type"] == DELETED, 0, rows["size"]),  # 0: all that remains
-        after_reset=after_reset,
         lines=rows.line,
         source=rows.source.index,
+        stream=ORDERS,
     )
 
 
-def _trades(instrument: Instrument, rows: TableBlock, midnight: int) -> Chunk:
+def _trades(instrument: Instrument, rows: TableBlock, times_ns: _Array) -> Chunk:
     from tapewire.protocol.market import Maker
 
-    times_ns = rows["time"] + midnight
     maker = np.where(rows["direction"] > 0, Maker.BUYER, Maker.SELLER)
     return trades_chunk(
         instrument,

@@ -1,31 +1,15 @@
-"""Checks LOBSTER's order book against its messages: each row must follow from the previous one.
-
-A file has only the messages of the best levels, and lacks orders that rested before it begins: a
-book rebuilt from it is incomplete, but every step from row to row can be checked.
-"""
+"""Checks LOBSTER's order book against its messages: each row must follow from the previous one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tapewire.errors import CorruptSource
-from tapewire.ingest.tables import TableBlock, TableColumn, bare_blocks
-
-if TYPE_CHECKING:
-    from tapewire.ingest.report import Report
-    from tapewire.ingest.source import SourceFile
-
-__all__ = ["OrderbookCheck", "valid_steps"]
+__all__ = ["valid_steps"]
 
 _Array = np.ndarray[Any, Any]
 _NO_LEVEL = 1 << 62  # higher than every price: an empty level
-_SIGN = np.array([0, 1, -1, -1, -1, 0, 0, 0])  # how a message of each type changes a level's size
-_WRONG = "not the previous row changed by the message"
-_FIELDS = ("ask price", "ask size", "bid price", "bid size")
-MAX_LEVELS = 1_000
 
 
 def valid_steps(before: _Array, after: _Array, buys: _Array, price: _Array, by: _Array) -> _Array:
@@ -81,79 +65,3 @@ def _better_first(levels: _Array, sign: _Array) -> _Array:
     empty = levels[..., 1] == 0
     keyed[..., 0] = np.where(empty, _NO_LEVEL, levels[..., 0] * sign[:, None])
     return keyed
-
-
-class OrderbookCheck:
-    """Reads a file of the order book along with its messages."""
-
-    def __init__(self, source: SourceFile, report: Report) -> None:
-        self._source = source
-        self._report = report
-        with source.open() as file:
-            fields = file.readline(MAX_LEVELS * 100).count(b",") + 1
-        if fields % 4 or fields > 4 * MAX_LEVELS:
-            raise CorruptSource(
-                f"a row must have price and size of ask and bid for each level: fields={fields}",
-                path=str(source.path),
-                hint="give LOBSTER's file of the order book",
-            )
-        self._names = [f"{_FIELDS[i % 4]} of level {i // 4 + 1}" for i in range(fields)]
-        columns = [TableColumn(name) for name in self._names]
-        self._blocks: Iterator[TableBlock] = bare_blocks(source, columns, report)
-        self._block = next(self._blocks, None)
-        self._messages = np.zeros((0, 4), np.int64)  # line, whether it buys, price, shares added
-        self._before = (0, np.zeros((1, fields // 4, 4), np.int64))  # the last row, and its line
-        self._last_message = 0
-
-    def follow(self, messages: TableBlock, price_factor: int, size_factor: int) -> None:
-        """Check the rows of the next messages."""
-        types = np.where((messages["type"] > 0) & (messages["type"] < 8), messages["type"], 0)
-        columns = [
-            messages.line,
-            messages["direction"] > 0,
-            messages["price"] // price_factor,
-            messages["size"] // size_factor * _SIGN[types],
-        ]
-        self._messages = np.concatenate([self._messages, np.stack(columns, axis=1)])
-        self._last_message = int(messages.line[-1])
-        while self._block is not None and self._block.line[-1] <= self._last_message:
-            self._next_block()
-
-    def finish(self) -> None:
-        """Check that no message is left without a row."""
-        while self._block is not None:
-            self._next_block()
-        if len(self._messages):
-            self._report.bad(
-                self._source,
-                self._before[0] + 1,
-                b"",
-                "messages without a row of the order book",
-                f"messages={len(self._messages)}",
-            )
-
-    def _next_block(self) -> None:
-        """Check the rows of a block, the first one against the last row of the previous block."""
-        assert self._block is not None
-        block = self._block
-        self._block = next(self._blocks, None)
-        block = block.without(
-            block.line > self._last_message, self._report, "a row without a message"
-        )
-        if not len(block):
-            return
-        rows = np.stack([block[name] for name in self._names], axis=1).reshape(len(block), -1, 4)
-        line, row = self._before
-        before = np.concatenate([row if line else rows[:1], rows[:-1]])
-        at = np.searchsorted(self._messages[:, 0], block.line)
-        checked = at < len(self._messages)
-        of = np.zeros((len(block), 4), np.int64)
-        of[checked] = self._messages[at[checked]]
-        # Rows and messages that could not be parsed are reported already.
-        checked = of[:, 0] == block.line
-        checked &= np.concatenate([[line], block.line[:-1]]) == block.line - 1
-        checked &= block.line > 1
-        valid = valid_steps(before, rows, of[:, 1] != 0, of[:, 2], of[:, 3])
-        block.without(checked & ~valid, self._report, _WRONG)
-        self._before = (int(block.line[-1]), rows[-1:])
-        self._messages = self._messages[self._messages[:, 0] > block.line[-1]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tapewire.ingest.capture_lines import WRONG_TYPE, BadRow
+from tapewire.ingest.capture_lines import WRONG_TYPE, BadRow, integer
 from tapewire.ingest.checksum_captures import ChecksumImporter
 from tapewire.ingest.cryptofeed import milliseconds_ns
 from tapewire.protocol.instruments import Instrument
@@ -20,6 +20,13 @@ class Okx(ChecksumImporter):
 
     name: ClassVar[str] = "okx"
     venue: ClassVar[str] = "okx"
+
+    def sequence_of(self, book: dict[str, Any]) -> tuple[int, int]:
+        """`prevSeqId`, which is -1 in a snapshot, and `seqId`; messages before 2023 lack them."""
+        if "seqId" not in book:
+            return 0, 0
+        previous = book["prevSeqId"]
+        return 0 if previous == -1 else integer(previous), integer(book["seqId"])
 
     def other_message(
         self,

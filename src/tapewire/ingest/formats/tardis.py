@@ -16,6 +16,8 @@ from tapewire.errors import CorruptSource
 from tapewire.ingest._parsers import MISSING, L2Grouper
 from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.importer import Chunk, Importer, ImportOptions
+from tapewire.ingest.level_order import OUT_OF_ORDER, out_of_order
+from tapewire.ingest.losses import Lost
 from tapewire.ingest.symbols import directory_name, known_instrument
 from tapewire.ingest.tables import RowOwner, TableBlock, TableColumn, csv_blocks, csv_header
 
@@ -51,10 +53,11 @@ class Tardis(Importer):
         for source in files:
             kind = _kind_of(csv_header(source), source)
             columns = [*_common(), *kind.columns(self._options)]
-            yield from kind(self._options).chunks(self._by_market(source, columns, report))
+            reader = kind(self._options)
+            yield from reader.chunks(self._by_market(source, columns, reader, report))
 
     def _by_market(
-        self, source: SourceFile, columns: list[TableColumn], report: Report
+        self, source: SourceFile, columns: list[TableColumn], reader: _Reader, report: Report
     ) -> Iterator[tuple[Instrument, TableBlock]]:
         """The rows of each instrument in each block, in order."""
         amounts = [c.name for c in columns if c.name.endswith("amount")]
@@ -66,6 +69,7 @@ class Tardis(Importer):
             for name in amounts:
                 below = (block[name] < 0) & (block[name] != MISSING)
                 block = block.without(below, report, "an amount below zero")
+            block = reader.valid(block, report)
             exchange, symbol = block["exchange"], block["symbol"]
             for code in _in_order(exchange * len(block.texts) + symbol):
                 pair = divmod(code, len(block.texts))
@@ -76,6 +80,7 @@ class Tardis(Importer):
                     self._instruments[key] = self._instrument(*key, report)
                 instrument = self._instruments[key]
                 if instrument is not None:
+                    reader.check(instrument.symbol, rows, report)
                     yield instrument, rows
                 elif self._wanted(key[1]):
                     # Of another market: no book of this import is changed by them.
@@ -101,7 +106,9 @@ class Tardis(Importer):
         if self._owners.setdefault((venue, name), (exchange, symbol)) != (exchange, symbol):
             return None
         options = self._options
-        made = Instrument.of(venue, name, options.price_scale, options.size_scale)
+        made = Instrument.of(
+            venue, name, options.price_scale, options.size_scale, rules="continuous"
+        )
         return known_instrument(report, made, options)
 
 
@@ -123,7 +130,25 @@ def _in_order(codes: _Array) -> list[int]:
 _Rows = Iterator[tuple["Instrument", TableBlock]]
 
 
-class _Levels:
+class _Reader:
+    """Reads the rows of one data type; made for each file."""
+
+    def __init__(self, options: ImportOptions) -> None:
+        pass
+
+    def valid(self, block: TableBlock, report: Report) -> TableBlock:
+        """The valid rows of all markets; the others are reported as bad."""
+        return block
+
+    def check(self, symbol: str, block: TableBlock, report: Report) -> None:
+        """Report what the next rows of a market show to be missing."""
+
+    def chunks(self, rows: _Rows) -> Iterator[Chunk]:
+        """The records of these rows."""
+        raise NotImplementedError
+
+
+class _Levels(_Reader):
     """Levels to events of a book: common code of incremental_book_L2 and book_snapshot_N."""
 
     stream = "book"
@@ -173,7 +198,35 @@ class _Levels:
 
 
 class _Incremental(_Levels):
-    """incremental_book_L2: the rows of one moment are one event."""
+    """incremental_book_L2: the rows of one moment are one event.
+
+    Rows are in the order of their local time, and a snapshot begins with the first row of a moment.
+    """
+
+    def __init__(self, options: ImportOptions) -> None:
+        super().__init__(options)
+        self._latest = 0
+        self._moments: dict[str, _Array] = {}  # of each symbol's last row
+
+    def valid(self, block: TableBlock, report: Report) -> TableBlock:
+        times = block["local_timestamp"]
+        back = np.diff(times, prepend=self._latest) < 0
+        for line in block.line[back].tolist():
+            report.lost(block.source, Lost(line, None, "out_of_order"))
+        if len(times):
+            self._latest = int(times[-1])
+        return block
+
+    def check(self, symbol: str, block: TableBlock, report: Report) -> None:
+        names = ("local_timestamp", "timestamp", "is_snapshot")
+        moments = np.column_stack([block[name] for name in names])
+        before = np.vstack([self._moments.get(symbol, moments[0])[None], moments[:-1]])
+        self._moments[symbol] = moments[-1]
+        # A snapshot that begins within a moment lacks the rows of it that are marked as changes.
+        begins = (moments[:, 2] == 1) & (before[:, 2] == 0)
+        begins &= (moments[:, :2] == before[:, :2]).all(axis=1)
+        for line in block.line[begins].tolist():
+            report.lost(block.source, Lost(line, symbol, "damaged"))
 
     @staticmethod
     def columns(options: ImportOptions) -> list[TableColumn]:
@@ -206,6 +259,19 @@ class _Snapshots(_Levels):
         self.depth = depth
         self.stream = f"book_snapshot_{depth}"
 
+    def valid(self, block: TableBlock, report: Report) -> TableBlock:
+        for side in ("bids", "asks"):
+            names = [f"{side}[{i}]." for i in range(self.depth)]
+            prices = np.column_stack([block[f"{name}price"] for name in names])
+            amounts = np.column_stack([block[f"{name}amount"] for name in names])
+            present = prices != MISSING
+            incomplete = (present != (amounts != MISSING)) | (amounts == 0)
+            unordered = out_of_order(prices, present, bids=side == "bids")
+            block = block.without(
+                incomplete.any(axis=1) | unordered, report, f"{OUT_OF_ORDER}, or incomplete"
+            )
+        return block
+
     def level_rows(self, block: TableBlock) -> _Array:
         rows = np.zeros((len(block), self.depth, 2, 8), np.int64)
         rows[..., 0] = block["local_timestamp"][:, None, None]
@@ -222,11 +288,8 @@ class _Snapshots(_Levels):
         return rows.reshape(-1, 8)
 
 
-class _Trades:
+class _Trades(_Reader):
     """trades: `id` as an integer, or its XXH64 if it is not one."""
-
-    def __init__(self, options: ImportOptions) -> None:
-        pass
 
     @staticmethod
     def columns(options: ImportOptions) -> list[TableColumn]:
@@ -251,11 +314,8 @@ class _Trades:
             yield _chunk(instrument, "trades", TradeTick.type_id, block, ticks)
 
 
-class _Quotes:
+class _Quotes(_Reader):
     """quotes: the best bid and ask; a missing side has price and size 0."""
-
-    def __init__(self, options: ImportOptions) -> None:
-        pass
 
     @staticmethod
     def columns(options: ImportOptions) -> list[TableColumn]:
@@ -294,7 +354,15 @@ def _chunk(
     times = np.ascontiguousarray(block["local_timestamp"])
     source = block.source.index
     return Chunk(
-        instrument.venue, instrument.symbol, stream, type_id, times, payloads, block.line, source
+        instrument.venue,
+        instrument.symbol,
+        stream,
+        type_id,
+        times,
+        payloads,
+        block.line,
+        source,
+        unique=True,
     )
 
 
@@ -304,12 +372,12 @@ class _Kind:
     def __init__(
         self,
         columns: Callable[[ImportOptions], list[TableColumn]],
-        reader: Callable[[ImportOptions], Any],
+        reader: Callable[[ImportOptions], _Reader],
     ) -> None:
         self.columns = columns
         self._reader = reader
 
-    def __call__(self, options: ImportOptions) -> Any:
+    def __call__(self, options: ImportOptions) -> _Reader:
         return self._reader(options)
 
 

@@ -190,6 +190,9 @@ class _ImportUnit:
         for log in imported.logs.values():
             if log.gaps:
                 result.findings.append(JobFinding(part.name, f"gaps: {log.gaps:,}", log.log))
+            if log.overlapping:
+                text = f"may be in the log twice: {log.overlapping:,} records"
+                result.findings.append(JobFinding(part.name, text, log.log))
         for book, why in imported.untrusted.items():
             result.findings.append(JobFinding(part.name, f"not trusted at the end: {why}", book))
 
