@@ -23,7 +23,7 @@ adds = st.fixed_dictionaries(
 )
 cancels = st.fixed_dictionaries(
     {"type": st.just("cancel"), "qty": st.sampled_from([0, 0, 0, 1, 2]), "price": st.just(0)},
-    optional={"order": ids, "bid": ids, "ask": ids},
+    optional={"order": ids, "bid": ids, "ask": ids, "side": sides},
 )
 modifies = st.fixed_dictionaries(
     {"type": st.just("modify"), "order": ids, "price": prices, "qty": qtys},
@@ -113,7 +113,7 @@ class Driver:
 
 
 @given(
-    st.sampled_from([None, "szse", "sse"]),
+    st.sampled_from([None, "szse", "sse", "continuous"]),
     st.sampled_from(["raise", "quarantine", "resync"]),
     st.sampled_from(["ignore", "raise", "distrust"]),
     st.lists(steps, max_size=40),

@@ -206,7 +206,7 @@ class NaiveL3(Trust):
     def unpriced(self, e) -> bool:
         if e.get("market"):
             return True
-        return self.rules is not None and (
+        return self.rules in ("szse", "sse") and (
             e["price"] <= 0 or (self.rules == "szse" and e.get("ord_type") == "1")
         )
 
@@ -214,13 +214,33 @@ class NaiveL3(Trust):
         if self.quarantined or self.cause:
             return "ignored"
         named = {e.get("order", 0), e.get("bid") or None, e.get("ask") or None}
+        may_cross = self.rules is None or e["type"] == "trade"
+        if self.rules == "szse" and not may_cross and self.crossed():
+            return self.done(self.distrust("crossed"))
         if self.settling and self.settling[0] not in named:
             self.settle()
         if self.cause:
             return self.done("ignored")
         if e["qty"] < 0:
             return self.done(self.distrust("negative_size"))
-        return self.done(getattr(self, e["type"])(e))
+        result = getattr(self, e["type"])(e)
+        if self.rules != "szse" and not may_cross and self.crossed() and not self.cause:
+            result = self.distrust("crossed")
+        return self.done(result)
+
+    def crossed(self) -> bool:
+        bids, asks = self.prices(BUY), self.prices(SELL)
+        return bool(bids and asks) and bids[0] >= asks[0]
+
+    def contradicts(self, e, order: int) -> bool:
+        """Whether an event of Shanghai repeats another price or side than the order's."""
+        side, price, _ = self.orders[order]
+        if self.rules != "sse" or price is None:
+            return False
+        given = e.get("side", 0)
+        if e["type"] == "cancel" and given and given != side:
+            return True
+        return (e["type"] == "cancel" or given != 0) and e["price"] > 0 and e["price"] != price
 
     def add(self, e) -> str:
         if e["qty"] == 0:
@@ -240,6 +260,8 @@ class NaiveL3(Trust):
     def cancel(self, e) -> str:
         order = e.get("order") or e.get("bid") or e.get("ask") or 0
         if order not in self.orders:
+            return self.unknown("unknown_order")
+        if self.contradicts(e, order):
             return self.unknown("unknown_order")
         if e["qty"] > self.orders[order][2]:
             return self.distrust("negative_size")
@@ -283,6 +305,8 @@ class NaiveL3(Trust):
                 self.unknown("unknown_order")
                 if self.cause:
                     return "ignored"
+            elif self.contradicts(e, order):
+                return self.unknown("unknown_order")
             elif self.orders[order][2] < e["qty"]:
                 return self.distrust("negative_size")
             elif order not in known:
