@@ -172,6 +172,12 @@ class Losses:
             followed.checked[source] = checked
             if taken:
                 _add_places(places, chunk, at, lines, taken)
+            if wait and chunk.grouped:
+                # The next one may be a row of the last event, whose first row is before it.
+                mine = [entry for entry in lost[checked:] if entry.symbol in (None, chunk.symbol)]
+                if mine:
+                    places.setdefault(int(at[-1]), mine[0])
+                    _downgrade(chunk, int(at[-1]))
         return places
 
 
