@@ -27,7 +27,8 @@ def level(rng, above=0):
 def futures_lines(lines, *, seed=1, symbols=("AAA", "BBB"), bad_every=97, gap_at=None):
     """Lines of a Binance USD-M capture over midnight, every `bad_every`-th a bad row.
 
-    Each symbol starts with a snapshot, and no book is crossed. At line `gap_at` a diff of the first symbol is left out.
+    Each symbol starts with a snapshot, and no book is crossed. At line `gap_at` a diff of the
+    first symbol is left out.
     """
     rng = random.Random(seed)
     ids = dict.fromkeys(symbols, 100)
