@@ -20,19 +20,20 @@ BAD_ROWS = (
 )
 
 
-def level(rng):
-    return [f"{rng.randrange(1, 200)}.5", f"{rng.choice((0, 0, 1, 2, 3))}.25"]
+def level(rng, above=0):
+    return [f"{above + rng.randrange(1, 100)}.5", f"{rng.choice((0, 0, 1, 2, 3))}.25"]
 
 
 def futures_lines(lines, *, seed=1, symbols=("AAA", "BBB"), bad_every=97, gap_at=None):
     """Lines of a Binance USD-M capture over midnight, every `bad_every`-th a bad row.
 
-    Each symbol starts with a snapshot. At line `gap_at` a diff of the first symbol is left out.
+    Each symbol starts with a snapshot, and no book is crossed. At line `gap_at` a diff of the
+    first symbol is left out.
     """
     rng = random.Random(seed)
     ids = dict.fromkeys(symbols, 100)
     made = [
-        snapshot_line(MIDNIGHT_NS - 10**9, 100, [["10.5", "1"]], [["11.5", "2"]], symbol)
+        snapshot_line(MIDNIGHT_NS - 10**9, 100, [["10.5", "1"]], [["111.5", "2"]], symbol)
         for symbol in symbols
     ]
     for i in range(lines):
@@ -57,7 +58,7 @@ def futures_lines(lines, *, seed=1, symbols=("AAA", "BBB"), bad_every=97, gap_at
                 "u": ids[symbol],
                 "pu": previous,
                 "b": [level(rng) for _ in range(rng.randrange(4))],
-                "a": [level(rng) for _ in range(rng.randrange(4))],
+                "a": [level(rng, above=100) for _ in range(rng.randrange(4))],
             }
         elif kind == "trade":
             data = {"e": "trade", "s": symbol, "t": i, "T": time_ns // 10**6}

@@ -116,7 +116,9 @@ class RunningBook:
             return [loss(self.instrument, timestamp_ns, "no_snapshot")]
         if not self.book.trusted:
             # Without update ids, a reader would apply what follows to the book of another day.
-            return [] if self.book.last_update else [loss(self.instrument, timestamp_ns, "missing")]
+            if self.book.last_update or not self.book.gaps:
+                return []
+            return [loss(self.instrument, timestamp_ns, "missing")]
         bids, asks = self.book.bids(), self.book.asks()
         events: list[bytes] = [
             l2_snapshot(

@@ -227,7 +227,7 @@ def csv_blocks(
     places = {column.name: i for i, column in enumerate(present)}
     parser = _parser(present)
     parser.set_fields([places.get(name, SKIP) for name in header])
-    find = _field_of_csv(header.index(owner.column)) if owner else None
+    find = _field_of_csv(header.index(owner.column), len(header)) if owner else None
     yield from _blocks(source, parser, places, report, owner=owner, find=find, header=True)
 
 
@@ -261,19 +261,24 @@ def pair_blocks(
     yield from _blocks(source, parser, places, report, owner=owner, find=find, pairs=True)
 
 
-def _field_of_csv(index: int) -> Callable[[bytes], bytes | None]:
-    """Finds a field of a row that may have the wrong number of fields."""
+def _field_of_csv(index: int, count: int) -> Callable[[bytes], bytes | None]:
+    """Finds a field of a row; with another number of fields, it may be a different one."""
 
     def find(row: bytes) -> bytes | None:
         fields = row.split(b",")
-        return fields[index].strip().strip(b'"') if index < len(fields) else None
+        return fields[index].strip().strip(b'"') if len(fields) == count else None
 
     return find
 
 
 def _field_of_pairs(key: str) -> Callable[[bytes], bytes | None]:
-    """Finds the value of a key in a row of key=value pairs that may be damaged elsewhere."""
-    pattern = re.compile(rb"(?:^|[^A-Za-z0-9_])" + key.encode() + rb"=([A-Za-z0-9._-]+)")
+    """Finds the value of a key in a row of key=value pairs that may be damaged elsewhere.
+
+    Not at the end of the row, where the value may be truncated.
+    """
+    pattern = re.compile(
+        rb"(?:^|[^A-Za-z0-9_])" + key.encode() + rb"=([A-Za-z0-9._-]+)(?=[^A-Za-z0-9._-])"
+    )
 
     def find(row: bytes) -> bytes | None:
         found = pattern.search(row)

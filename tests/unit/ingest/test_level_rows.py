@@ -56,6 +56,18 @@ def test_a_snapshot_that_begins_within_a_moment_repairs_nothing(states):
     assert list(summary.untrusted) == ["x/A/book"]
 
 
+def test_a_bad_row_in_the_last_event_distrusts_it(states):
+    rows = [*SNAPSHOT, level(1, "false", "bid", 9), level(1, "false", "bid", "ten")]
+    _, found = states(LEVELS, rows)
+    assert found == [True, False]
+
+
+def test_a_row_with_a_field_missing_may_be_of_any_symbol(states):
+    removed = level(1, "false", "bid", 9).replace(",A,", ",")
+    _, found = states(LEVELS, [*SNAPSHOT, removed, level(2, "false", "bid", 8)])
+    assert found == [False, False]
+
+
 def test_a_crossed_book_of_levels_is_untrusted_until_its_next_snapshot(states):
     rows = [*SNAPSHOT, level(1, "false", "bid", 12), level(2, "false", "bid", 12, 0)]
     rows += [level(3, "true", "bid", 10), level(3, "true", "ask", 12)]
