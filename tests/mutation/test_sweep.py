@@ -40,8 +40,8 @@ def sweep(name, tmp, mutants, record_property):
     wrong = [text for text in found.wrong if not any(why in text for why in OPEN.get(name, ()))]
     assert not wrong, "\n".join(wrong[:20])
     assert found.equal > found.untrusted, "most states are trusted"
-    if name in CHECKSUMS:
-        assert not found.hidden
+    if name in CHECKSUMS:  # only levels below those that are checked, and names of instruments
+        assert sum(found.hidden.values()) * 1000 < found.equal
     if name in NUMBERED:
         assert not MOVED & found.hidden.keys()
 
