@@ -20,6 +20,7 @@ from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.formats.dbn_books import (
     LevelBooks,
     OrderBooks,
+    are_live,
     are_trades,
     not_of_orders,
     trades_of,
@@ -121,6 +122,7 @@ class _File:
         self._instruments: dict[tuple[str, bytes], Instrument | None] = {}
         self._owners: dict[tuple[str, str], bytes] = {}
         self._publishers: dict[int, int] = {}  # instrument → the publisher of its book
+        self._before: DbnRows | None = None  # the last live record, if there was one
 
     def chunks(self) -> Iterator[Chunk]:
         try:
@@ -189,6 +191,8 @@ class _File:
     def _of_types(self, gathered: dict[int, list[DbnRows]]) -> Iterator[Chunk]:
         for rtype, parts in gathered.items():
             rows = DbnRows.concatenated(parts).with_times(self._report)
+            if rtype == MBO:
+                self._check_times(rows)
             for instrument, number, mine in self._by_instrument(rows):
                 trades = self._options.trades
                 if rtype == MBO:
@@ -201,6 +205,24 @@ class _File:
                     yield from self._levels.chunks(instrument, book)
                 if trades:
                     yield from trades_of(instrument, mine, self._report)
+
+    def _check_times(self, rows: DbnRows) -> None:
+        """Report times of receipt that go back: a file is sorted by them, except its snapshots.
+
+        One of the two records is in the wrong place, or has another time than it had.
+        """
+        parts = [rows.where(are_live(rows))]
+        if self._before is not None:
+            parts.insert(0, self._before)
+        live = DbnRows.concatenated(parts)
+        for at in np.flatnonzero(np.diff(live.times_ns) < 0).tolist():
+            of_one = live["instrument_id"][at] == live["instrument_id"][at + 1]
+            for i in (at + 1,) if of_one else (at, at + 1):
+                day = int(live.times_ns[i]) // DAY_NS
+                symbol = directory_name(self._header.name_of(int(live["instrument_id"][i]), day))
+                lost = Lost(int(live.numbers[i]), symbol, "out_of_order")
+                self._report.lost(self._source, lost)
+        self._before = live.where(np.arange(len(live))[-1:])
 
     def _by_instrument(self, rows: DbnRows) -> Iterator[tuple[Instrument, int, DbnRows]]:
         """The rows of each instrument and day, in the order of their first occurrence."""

@@ -64,6 +64,13 @@ def not_of_orders(rows: DbnRows) -> _Array:
     return found
 
 
+def are_live(rows: DbnRows) -> _Array:
+    """Which rows of mbo are events of the feed: valid, and neither of a snapshot nor a clear."""
+    types = _TYPES[rows["action"]]
+    live: _Array = ((rows["flags"] & SNAPSHOT) == 0) & (types != RESET) & (types != _NO_ACTION)
+    return live
+
+
 class OrderBooks:
     """mbo: adds, cancels, modifications and clears, as events of orders."""
 
@@ -74,7 +81,6 @@ class OrderBooks:
         self._doubted: dict[tuple[str, str], bool] = {}  # whether the last row was flagged
         # Of each book and channel, the last sequence number.
         self._sequences: dict[tuple[str, int], int] = {}
-        self._received: dict[str, int] = {}  # the last time of receipt of each book
 
     def chunks(self, instrument: Instrument, number: int, rows: DbnRows) -> Iterator[Chunk]:
         """The events in the next rows of the instrument with this number."""
@@ -124,16 +130,8 @@ class OrderBooks:
         return _priced(rows, placed, self._options.price_scale, report, symbol)
 
     def _check_sequence(self, symbol: str, rows: DbnRows, types: _Array) -> None:
-        """Report sequence numbers and times of receipt that go back.
-
-        That numbers are missing is normal in a file of one symbol.
-        """
+        """Report sequence numbers that go back; that some are missing is normal in one symbol."""
         live = (rows["flags"] & SNAPSHOT) == 0
-        timed = rows.where(live & (types != RESET))
-        received = np.concatenate([[self._received.get(symbol, 0)], timed.times_ns])
-        self._received[symbol] = int(received[-1])
-        for line in timed.numbers[np.diff(received) < 0].tolist():
-            self._report.lost(rows.source, Lost(line, symbol, "out_of_order"))
         for channel in np.unique(rows["channel_id"]).tolist():
             at = np.flatnonzero(live & (rows["channel_id"] == channel))
             if not len(at):
