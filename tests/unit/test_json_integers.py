@@ -69,7 +69,8 @@ def file_import_job(tmp):
     path = tmp / "import.json"
     file = {"name": "a", "size": 1, "sha256": "00"}
     document = {"format": import_job.FORMAT, "version": import_job.VERSION, "importer": "x"}
-    more = {"options": {}, "files": [file], "state": "done", "logs": {"a": 0}, "summary": {}}
+    more = {"options": {}, "files": [file], "contents": ["00"], "state": "done"}
+    more |= {"logs": {"a": 0}, "summary": {}}
     path.write_text(json.dumps(document | more))
     return path, lambda: import_job._read(path)
 
