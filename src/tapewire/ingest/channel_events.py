@@ -273,8 +273,8 @@ class ChannelChunks:
         self._held: dict[int, _Array] = {}  # the latest events of each stock
         self._at: dict[int, _At] = {}
         # Set by ChannelCheck: whether the channel of an event is there from its first number on,
-        # and the gaps of a day and channel.
-        self.from_first: Callable[[Any], bool] = lambda row: False
+        # None if that is unknown, and the gaps of a day and channel.
+        self.from_first: Callable[[Any], bool | None] = lambda row: None
         self.gaps_of: Callable[[int], Sequence[ChannelGap]] = lambda channel: ()
 
     def chunks(self, events: _Array) -> Iterator[Chunk]:
@@ -341,7 +341,8 @@ class ChannelChunks:
         self._begun[symbol] = int(days[-1])
         for start in starts.tolist():
             row = rows[start + int(rows["type"][start] == RESET)]
-            if not row["flags"] & OPENING and not self.from_first(row):
+            from_first = self.from_first(row)
+            if not (row["flags"] & OPENING if from_first is None else from_first):
                 entry = Lost(int(row["line"]), symbol, "no_snapshot")
                 self.report.lost_at(int(row["source"]), entry)
 

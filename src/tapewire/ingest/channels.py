@@ -112,5 +112,6 @@ class ChannelCheck:
             if complete or self._out.options.check_gaps:
                 self._complete[channel] = int(numbers[0])
 
-    def _from_first(self, row: Any) -> bool:
-        return self._complete.get(int(row["key"]) >> SEQ_BITS) == 1
+    def _from_first(self, row: Any) -> bool | None:
+        first = self._complete.get(int(row["key"]) >> SEQ_BITS)
+        return None if first is None else first == 1

@@ -20,6 +20,7 @@ from tapewire.ingest.file_options import FileOptions
 from tapewire.ingest.formats.dbn_books import (
     LevelBooks,
     OrderBooks,
+    are_clears,
     are_live,
     are_trades,
     not_of_orders,
@@ -122,7 +123,7 @@ class _File:
         self._instruments: dict[tuple[str, bytes], Instrument | None] = {}
         self._owners: dict[tuple[str, str], bytes] = {}
         self._publishers: dict[int, int] = {}  # instrument → the publisher of its book
-        self._before: DbnRows | None = None  # the last live record, if there was one
+        self._latest_ns = 0  # the latest time of receipt
 
     def chunks(self) -> Iterator[Chunk]:
         try:
@@ -209,20 +210,17 @@ class _File:
     def _check_times(self, rows: DbnRows) -> None:
         """Report times of receipt that go back: a file is sorted by them, except its snapshots.
 
-        One of the two records is in the wrong place, or has another time than it had.
+        Rows were moved or doubled, or have another time than they had: those of any instrument,
+        since the ones that follow may have been moved too. A clear among them proves nothing.
         """
-        parts = [rows.where(are_live(rows))]
-        if self._before is not None:
-            parts.insert(0, self._before)
-        live = DbnRows.concatenated(parts)
-        for at in np.flatnonzero(np.diff(live.times_ns) < 0).tolist():
-            of_one = live["instrument_id"][at] == live["instrument_id"][at + 1]
-            for i in (at + 1,) if of_one else (at, at + 1):
-                day = int(live.times_ns[i]) // DAY_NS
-                symbol = directory_name(self._header.name_of(int(live["instrument_id"][i]), day))
-                lost = Lost(int(live.numbers[i]), symbol, "out_of_order")
-                self._report.lost(self._source, lost)
-        self._before = live.where(np.arange(len(live))[-1:])
+        live = rows.where(are_live(rows))
+        latest_ns = np.maximum.accumulate(np.append(self._latest_ns, live.times_ns))
+        self._latest_ns = int(latest_ns[-1])
+        late = live.times_ns < latest_ns[:-1]
+        begins = late & ~np.concatenate([[False], late[:-1]])
+        after_clear = live.numbers[late & are_clears(live)] + 1
+        for line in sorted([*live.numbers[begins].tolist(), *after_clear.tolist()]):
+            self._report.lost(self._source, Lost(line, None, "out_of_order"))
 
     def _by_instrument(self, rows: DbnRows) -> Iterator[tuple[Instrument, int, DbnRows]]:
         """The rows of each instrument and day, in the order of their first occurrence."""

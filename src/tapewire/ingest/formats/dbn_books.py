@@ -65,10 +65,15 @@ def not_of_orders(rows: DbnRows) -> _Array:
 
 
 def are_live(rows: DbnRows) -> _Array:
-    """Which rows of mbo are events of the feed: valid, and neither of a snapshot nor a clear."""
-    types = _TYPES[rows["action"]]
-    live: _Array = ((rows["flags"] & SNAPSHOT) == 0) & (types != RESET) & (types != _NO_ACTION)
+    """Which rows of mbo are events of the feed: valid, and not of a snapshot."""
+    live: _Array = ((rows["flags"] & SNAPSHOT) == 0) & (_TYPES[rows["action"]] != _NO_ACTION)
     return live
+
+
+def are_clears(rows: DbnRows) -> _Array:
+    """Which rows of mbo clear their book."""
+    clears: _Array = _TYPES[rows["action"]] == RESET
+    return clears
 
 
 class OrderBooks:
