@@ -118,6 +118,8 @@ class _Chain:
         self._diffs = []  # (previous, last, bids, asks)
         self._known = set()
         self._last = None  # of the stream
+        self._begins = None  # the update id of the first snapshot that counts, and of the last one
+        self._update = 0
         self._broken = ""
         self._moved = []
 
@@ -134,6 +136,8 @@ class _Chain:
                 self._book = dict(bids), dict(asks)
                 for _, _, more_bids, more_asks in after:
                     self._set(more_bids, more_asks)
+                self._update = update
+                self._begins = update if self._begins is None else self._begins
             self._last = max(update, self._last or 0) if chained else self._last
         self._point(row, (time, True), update)
 
@@ -145,7 +149,11 @@ class _Chain:
         if not again:
             if self._last is not None and previous > self._last:
                 self._break(row, f"update ids: {previous} after {self._last}", moved=True)
-            elif self._last is not None and previous < self._last and last <= self._last:
+            elif (
+                self._last is not None
+                and previous < self._last
+                and self._update < last <= self._last  # an older one may come after its snapshot
+            ):
                 self._break(row, f"{previous} to {last} after {self._last}", moved=True)
             # Otherwise it follows, or its absolute sizes overlap those of the last one.
             self._last = max(last, self._last or 0)
@@ -163,12 +171,18 @@ class _Chain:
 
     def _break(self, row, why, moved=False):
         self._broken = self._broken or why
+        # What follows a diff that was moved is no fault if that can be put into its place.
+        moved = moved or bool(self._moved)
         (self._moved if moved else self.followed.faults).append(f"row {row.origin}: {why}")
 
     def finish(self):
-        """Diffs out of order are no fault if they can be put into their order."""
+        """Diffs out of order are no fault if they can be put into their order.
+
+        Nor are those that are missing before the first snapshot.
+        """
+        begins = self._begins or 0
         in_order = sorted(self._known, key=lambda ids: ids[1])
-        if any(two[0] > one[1] for one, two in itertools.pairwise(in_order)):
+        if any(two[0] > max(one[1], begins) for one, two in itertools.pairwise(in_order)):
             self.followed.faults.extend(self._moved)
 
     def _point(self, row, key, identity=None):

@@ -79,15 +79,17 @@ Applied Book::add_specially(const L3Event& e) {
     return Applied::changed;
 }
 
-// Whether an event of Shanghai, which repeats price and side of the order, means another one: its
-// id, or that of the order, is not what the exchange sent.
-TW_HOT bool Book::contradicts(const L3Event& e, std::uint32_t slot) const noexcept {
-    if (options_.rules != Rules::sse || !l3_.rests(slot)) return false;
+// Whether an event of Shanghai or Shenzhen means another order than the one it names: its id, or that
+// of the order, is not what the exchange sent. `side` is the one that the event gives the order.
+TW_HOT bool Book::contradicts(const L3Event& e, std::uint32_t slot, Side side) const noexcept {
+    if (options_.rules != Rules::sse && options_.rules != Rules::szse) return false;
     const L3::Order& order = l3_.order(slot);
-    const bool of_cancel = L3Type{e.event_type} == L3Type::cancel;
-    if (of_cancel && e.side != 0 && Side{e.side} != order.side) return true;
-    // A trade of continuous trading, which has an aggressor, is at the price of the resting order.
-    return (of_cancel || e.side != 0) && e.price > 0 && l3_.level(order.level).price != e.price;
+    if (side != Side::unknown && side != order.side) return true;
+    if (options_.rules == Rules::szse || !l3_.rests(slot)) return false;
+    // Shanghai repeats the price of an order. A trade of continuous trading, which has an aggressor,
+    // is at the price of the resting order.
+    const bool repeats = L3Type{e.event_type} == L3Type::cancel || e.side != 0;
+    return repeats && e.price > 0 && l3_.level(order.level).price != e.price;
 }
 
 TW_HOT Applied Book::cancel_order(const L3Event& e) {
@@ -95,7 +97,7 @@ TW_HOT Applied Book::cancel_order(const L3Event& e) {
     const L3::Place place = l3_.place_of(id);
     if (place.slot == L3::kNone) [[unlikely]]
         return unknown(id, Distrust::unknown_order);
-    if (contradicts(e, place.slot)) [[unlikely]]
+    if (contradicts(e, place.slot, Side{e.side})) [[unlikely]]
         return unknown(id, Distrust::unknown_order);
     const std::int64_t remaining = l3_.order(place.slot).remaining;
     if (e.qty > remaining) [[unlikely]]
@@ -144,7 +146,8 @@ TW_HOT Applied Book::trade(const L3Event& e) {
     const L3::Place place = l3_.place_of(id);
     if (place.slot == L3::kNone) [[unlikely]]
         return unknown(id, Distrust::unknown_order);
-    if (contradicts(e, place.slot)) [[unlikely]]
+    const Side side = bid ? Side::buy : ask ? Side::sell : Side::unknown;
+    if (contradicts(e, place.slot, side)) [[unlikely]]
         return unknown(id, Distrust::unknown_order);
     if (l3_.order(place.slot).remaining < e.qty) [[unlikely]]
         return distrust(Distrust::negative_size);
@@ -156,15 +159,17 @@ TW_HOT Applied Book::trade(const L3Event& e) {
 Applied Book::trade_both(const L3Event& e) {
     const std::uint64_t ids[2] = {e.bid_order_id, e.ask_order_id};
     L3::Place places[2];
+    constexpr Side sides[2] = {Side::buy, Side::sell};
     std::size_t found = 0;
-    for (const std::uint64_t id : ids) {
+    for (std::size_t i = 0; i < 2; ++i) {
+        const std::uint64_t id = ids[i];
         const L3::Place place = l3_.place_of(id);
         if (place.slot == L3::kNone) [[unlikely]] {
             unknown(id, Distrust::unknown_order);
             if (!trusted()) return Applied::ignored;
             continue;
         }
-        if (contradicts(e, place.slot)) [[unlikely]]
+        if (contradicts(e, place.slot, sides[i])) [[unlikely]]
             return unknown(id, Distrust::unknown_order);
         if (l3_.order(place.slot).remaining < e.qty) return distrust(Distrust::negative_size);
         if (found == 1 && places[0].slot == place.slot) continue;  // both sides name one order

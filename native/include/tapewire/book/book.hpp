@@ -171,7 +171,8 @@ class Book {
     void fill(const L3::Place& place, const format::L3Event& e);
     Applied unknown(std::uint64_t id, Distrust cause);
     bool is_unpriced(const format::L3Event& e) const noexcept;
-    bool contradicts(const format::L3Event& e, std::uint32_t slot) const noexcept;
+    bool contradicts(const format::L3Event& e, std::uint32_t slot,
+                     format::Side side) const noexcept;
     void await_price(std::uint32_t slot, std::int64_t price);
     void settle();
 
