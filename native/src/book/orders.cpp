@@ -79,15 +79,15 @@ Applied Book::add_specially(const L3Event& e) {
     return Applied::changed;
 }
 
-// Whether an event of Shanghai or Shenzhen means another order than the one it names: its id, or that
-// of the order, is not what the exchange sent. `side` is the one that the event gives the order.
+// Whether an event of Shanghai or Shenzhen means another order than the one it names: its id, or
+// that of the order, is not what the exchange sent. `side` is what the event calls the order's.
 TW_HOT bool Book::contradicts(const L3Event& e, std::uint32_t slot, Side side) const noexcept {
     if (options_.rules != Rules::sse && options_.rules != Rules::szse) return false;
     const L3::Order& order = l3_.order(slot);
     if (side != Side::unknown && side != order.side) return true;
     if (options_.rules == Rules::szse || !l3_.rests(slot)) return false;
-    // Shanghai repeats the price of an order. A trade of continuous trading, which has an aggressor,
-    // is at the price of the resting order.
+    // Shanghai repeats the price of an order. A trade of continuous trading, which has an
+    // aggressor, is at the price of the resting order.
     const bool repeats = L3Type{e.event_type} == L3Type::cancel || e.side != 0;
     return repeats && e.price > 0 && l3_.level(order.level).price != e.price;
 }
