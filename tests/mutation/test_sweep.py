@@ -43,8 +43,10 @@ def sweep(name, tmp, mutants, record_property):
     assert found.equal > found.untrusted, "most states are trusted"
     if name in CHECKSUMS:  # only levels below those that are checked, and names of instruments
         assert sum(found.hidden.values()) * 1000 < found.equal
-    if name in NUMBERED:  # only the diff with the id of a snapshot, which no number refers to
-        assert sum(found.hidden[kind] for kind in MOVED) * 10_000 < found.equal
+    if name in NUMBERED:
+        # Only the diff with the id of a snapshot, to which no number refers, and a copy of a
+        # snapshot before its diffs, which a venue may send as well.
+        assert sum(found.hidden[kind] for kind in MOVED) * 5_000 < found.equal
 
 
 @pytest.mark.parametrize("name", FEEDS)
