@@ -154,8 +154,9 @@ void decode_loss(BookEvent& event, std::span<const std::byte> rest) {
     if (rest.size() != sizeof(format::Loss))
         corrupt("a loss must have 128 bytes", "record_len", event.head.record_len);
     event.loss = load_as<format::Loss>(rest.data());
+    static_assert(format::kMaxLossCause == 8, "as the message says");
     if (event.loss.cause < 1 || event.loss.cause > format::kMaxLossCause)
-        corrupt("the cause of a loss must be 1 to 7", "loss.cause", event.loss.cause);
+        corrupt("the cause of a loss must be 1 to 8", "loss.cause", event.loss.cause);
     if (event.loss.first > event.loss.last)
         not_equal("the first missing number must not be above the last", "loss.first",
                   event.loss.first, "loss.last", event.loss.last);

@@ -134,6 +134,21 @@ def test_any_order_is_decoded_as_it_was_encoded(values, kind):
     assert order.event_type == kind
 
 
+@pytest.mark.parametrize("cause", market.LossCause)
+def test_any_cause_of_a_loss_is_decoded_as_it_was_encoded(cause):
+    event = market.BookEvent.decode(market.loss(MARKET, 5, cause.name.lower(), first=3, last=4))
+    assert (event.event_type, event.loss) == (market.EventType.LOSS, (cause, 3, 4))
+
+
+@pytest.mark.parametrize("cause", [0, max(market.LossCause) + 1])
+def test_an_unknown_cause_of_a_loss_is_refused(cause):
+    record = np.frombuffer(bytearray(market.loss(MARKET, 5, "missing")), market.LOSS_RECORD_DTYPE)
+    record["loss"]["cause"] = cause
+    named = f"must be 1 to {max(market.LossCause)}: loss.cause={cause}"
+    with pytest.raises(tw.CorruptRecord, match=named):
+        market.BookEvent.decode(record.tobytes())
+
+
 def test_levels_are_a_read_only_view_of_the_record(tmp):
     with tw.open_publisher(tmp / "q", segment_bytes=1 << 20) as writer:
         payload = market.l2_snapshot(MARKET, 1_000, bids=BIDS, asks=ASKS)
