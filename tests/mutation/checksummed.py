@@ -5,7 +5,7 @@ import zlib
 from decimal import Decimal
 
 from tests.mutation.altered import json_line
-from tests.mutation.levels import Walk, crossed, set_levels, sides_of, whole
+from tests.mutation.levels import Walk, crossed, received, set_levels, sides_of, whole
 from tests.mutation.mutants import rows_of
 from tests.mutation.sweep import Feed, Followed, Point
 
@@ -67,8 +67,7 @@ class Checksummed(Feed):
         for row in rows:
             follower.row = row
             try:
-                stamp, _, text = row.data.decode().partition(": ")
-                time, document = whole(stamp, 9), json.loads(text)
+                time, document = received(row.data)
                 arg = document["arg"]
                 if arg["channel"] == "books":
                     if self.format == "bitget" and arg["instType"].lower() != "sp":

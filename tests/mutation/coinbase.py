@@ -4,7 +4,7 @@ import datetime as dt
 import json
 
 from tests.mutation.altered import json_line
-from tests.mutation.levels import Walk, crossed, set_levels, sides_of, whole
+from tests.mutation.levels import Walk, crossed, received, set_levels, sides_of, whole
 from tests.mutation.mutants import rows_of
 from tests.mutation.sweep import Feed, Followed, Point
 
@@ -54,8 +54,7 @@ class Coinbase(Feed):
         for row in rows:
             follower.row = row
             try:
-                stamp, _, text = row.data.decode().partition(": ")
-                time, document = whole(stamp, 9), json.loads(text)
+                time, document = received(row.data)
                 kind = document["type"]
                 if kind == "match":
                     continue

@@ -1,5 +1,6 @@
 """Books of levels: one that changes at random, and one that follows a feed."""
 
+import json
 from decimal import Decimal, InvalidOperation
 
 
@@ -65,3 +66,9 @@ def whole(text, scale):
     if not value.is_finite() or value != int(value):
         raise ValueError(f"not a number of this scale: {text!r}")
     return int(value)
+
+
+def received(data):
+    """The time and the message of a line ``<time>: <json>``."""
+    stamp, _, text = data.decode().partition(": ")
+    return whole(stamp, 9), json.loads(text)

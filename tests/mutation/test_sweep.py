@@ -25,7 +25,7 @@ UNDETECTED = {
         "not the length of its type",  # a record that claims a type that is skipped
         "bytes are missing",  # found at the next record, since this one has a valid head
     ),
-    # Of orders that are gone, and in executions of other stocks in between.
+    # Numbers of earlier executions, and of orders that are gone; lost bytes as above.
     "itch": ("a match number twice", "the order of another stock", "bytes are missing"),
     # The order of the aggressor, which is not in the book.
     "sse": ("another price than the order's", "another side than the order's"),
