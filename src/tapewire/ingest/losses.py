@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tapewire.ingest.event_fields import BOOK_MODE, EVENT_TYPE, UPDATE_LAST
 from tapewire.ingest.importer import Chunk
 from tapewire.protocol.market import (
     BOOK_EVENT,
-    HEADER_DTYPE,
     BookEvent,
     EventType,
     l2_diff,
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Losses", "Lost", "begins_book"]
 
 _Array = np.ndarray[Any, Any]
-_EVENT_TYPE = int(HEADER_DTYPE.fields["event_type"][1])  # type: ignore[index]
-_BOOK_MODE = int(HEADER_DTYPE.fields["book_mode"][1])  # type: ignore[index]
-_UPDATE_LAST = HEADER_DTYPE.itemsize + 8  # of a diff of levels
 
 # Above these counts, losses are joined: a book stays untrusted between them.
 MAX_EXACT = 1 << 16  # of a file
@@ -205,12 +202,15 @@ class Losses:
 
     def _places(self, chunk: Chunk, followed: _Followed) -> dict[int, Lost]:
         """What is missing before which records of the chunk."""
-        sources = np.broadcast_to(np.asarray(chunk.sources), len(chunk))
+        sources = np.asarray(chunk.sources)
         present: set[int] = set(np.unique(sources).tolist())
         followed.sources |= present
         followed.merged = followed.merged or not isinstance(chunk.sources, int)
         self._sources |= present
         self._take(followed)
+        if not followed.pending:
+            return {}
+        sources = np.broadcast_to(sources, len(chunk))
         rows = {source: _Rows(chunk, np.flatnonzero(sources == source)) for source in present}
         spans: list[_Span] = []
         still = []
@@ -295,7 +295,7 @@ class _Rows:
 def _downgrade(chunk: Chunk, index: int) -> None:
     """Make an incomplete snapshot a diff of the same levels."""
     payload = bytes(chunk.payloads[index])
-    if payload[_EVENT_TYPE] != EventType.SNAPSHOT:
+    if payload[EVENT_TYPE] != EventType.SNAPSHOT:
         return
     event = BookEvent.decode(payload)
     diff = l2_diff(
@@ -329,7 +329,7 @@ def _loss_chunk(chunk: Chunk, instrument: Instrument, followed: _Followed, lost:
 
 
 def _book_mode(payload: Any) -> int:
-    return bytes(memoryview(payload).cast("B")[: _BOOK_MODE + 1])[_BOOK_MODE]
+    return bytes(memoryview(payload).cast("B")[: BOOK_MODE + 1])[BOOK_MODE]
 
 
 def _types(chunk: Chunk, start: int, stop: int) -> _Array:
@@ -337,8 +337,8 @@ def _types(chunk: Chunk, start: int, stop: int) -> _Array:
     rows = chunk.payloads[start:stop]
     if isinstance(rows, np.ndarray):
         flat = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
-        return flat[:, _EVENT_TYPE]
-    return np.array([row[_EVENT_TYPE] for row in rows], np.uint8)
+        return flat[:, EVENT_TYPE]
+    return np.array([row[EVENT_TYPE] for row in rows], np.uint8)
 
 
 def _endings(chunk: Chunk, start: int, stop: int) -> _Array:
@@ -349,7 +349,7 @@ def _endings(chunk: Chunk, start: int, stop: int) -> _Array:
         # A diff with update ids shows whether one before it is missing.
         for i in np.flatnonzero(types == EventType.DIFF).tolist():
             row = chunk.payloads[start + i]
-            ending[i] = row[_BOOK_MODE] == 0 and any(row[_UPDATE_LAST : _UPDATE_LAST + 8])
+            ending[i] = row[BOOK_MODE] == 0 and any(row[UPDATE_LAST : UPDATE_LAST + 8])
     return np.flatnonzero(ending)
 
 
@@ -359,9 +359,7 @@ def _doubted_after(chunk: Chunk, start: int, stop: int, doubted: bool) -> bool:
     if not doubted and not len(losses):
         return False
     endings = _endings(chunk, start, stop)
-    if len(losses):
-        return not len(endings) or bool(endings[-1] < losses[-1])
-    return not len(endings)
+    return not len(endings) or (len(losses) > 0 and bool(endings[-1] < losses[-1]))
 
 
 def begins_book(chunk: Chunk) -> bool:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapewire.ingest.event_fields import INGEST_NS
 from tapewire.ingest.import_log import ImportLog
 from tapewire.ingest.seen_rows import SeenRows, batches_of, rows_of, words_of
-from tapewire.protocol.market import HEADER_DTYPE, L3_RECORD_DTYPE, EventType
+from tapewire.protocol.market import L3_RECORD_DTYPE, EventType
 
 if TYPE_CHECKING:
     from tapewire.ingest.importer import Chunk
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["RepeatedOrders"]
 
 _Array = np.ndarray[Any, Any]
-_INGEST_WORD = int(HEADER_DTYPE.fields["ingest_ts_ns"][1]) // 8  # type: ignore[index]
+_INGEST_WORD = INGEST_NS // 8
 
 
 class RepeatedOrders:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapewire.protocol.market import HEADER_DTYPE, EventType
+from tapewire.ingest.event_fields import EVENT_TYPE, EXCHANGE_NS, NATIVE_SEQ, UPDATE_LAST
+from tapewire.protocol.market import EventType
 
 if TYPE_CHECKING:
     from tapewire.ingest.importer import Chunk
@@ -18,13 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["RepeatedUpdates"]
 
 _Array = np.ndarray[Any, Any]
-_FIELDS: Any = HEADER_DTYPE.fields
-_EVENT_TYPE = int(_FIELDS["event_type"][1])
-_EXCHANGE_NS = int(_FIELDS["exchange_ts_ns"][1])
-_NATIVE_SEQ = int(_FIELDS["native_seq"][1])
 _number = struct.Struct("<Q").unpack_from
 _ids = struct.Struct("<QQ").unpack_from  # update_id_last and update_id_prev
-_UPDATE_LAST = HEADER_DTYPE.itemsize + 8
 
 
 class RepeatedUpdates:
@@ -61,7 +57,7 @@ class RepeatedUpdates:
         return np.full(len(chunk), bool(self._last))
 
     def _is_old(self, payload: bytes, timestamp_ns: int) -> bool:
-        kind = payload[_EVENT_TYPE]
+        kind = payload[EVENT_TYPE]
         if kind == EventType.LOSS:
             self.forgets_loss = self.forgets_loss or not self._followed
             return not self._followed
@@ -76,12 +72,12 @@ class RepeatedUpdates:
             self.left_out["a book update that is in the log already"] += 1
             return True
         self._followed = True
-        self._exchange_ns = max(self._exchange_ns, _number(payload, _EXCHANGE_NS)[0])
+        self._exchange_ns = max(self._exchange_ns, _number(payload, EXCHANGE_NS)[0])
         self._latest_ns = max(self._latest_ns, timestamp_ns)
         return False
 
     def _is_old_diff(self, payload: bytes, timestamp_ns: int) -> bool:
-        last, previous = _ids(payload, _UPDATE_LAST)
+        last, previous = _ids(payload, UPDATE_LAST)
         if not self._last or not (last or previous):
             return False
         if last <= self._last and previous < self._last:
@@ -93,7 +89,7 @@ class RepeatedUpdates:
         return False
 
     def _is_old_snapshot(self, payload: bytes, timestamp_ns: int) -> bool:
-        (update,) = _number(payload, _NATIVE_SEQ)
+        (update,) = _number(payload, NATIVE_SEQ)
         covered = self._last and 0 < update <= self._last
         if covered and self._since_latest(payload, timestamp_ns) < 0:
             return True
@@ -102,7 +98,7 @@ class RepeatedUpdates:
 
     def _since_latest(self, payload: bytes, timestamp_ns: int) -> int:
         """The time since the last update, of the venue or, if it sends none, of its arrival."""
-        (exchange_ns,) = _number(payload, _EXCHANGE_NS)
+        (exchange_ns,) = _number(payload, EXCHANGE_NS)
         if exchange_ns and self._exchange_ns:
             return int(exchange_ns - self._exchange_ns)
         return timestamp_ns - self._latest_ns
